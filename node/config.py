@@ -35,6 +35,7 @@ from node.runtime.limits import IDLE_MS
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
 from node.security.security_settings import AuditConfig, AuthorizerConfig
 from node.setting_hints import NO_EFFECT, name_hint, value_hint
+from node.tiering_settings import TieringConfig
 from node.topic_defaults import TopicDefaults
 from replication.controller.partition_limits import CLUSTER_DEFAULT, NODE_DEFAULT
 from storage.directory.maintenance_config import MaintenanceConfig
@@ -193,6 +194,7 @@ class NodeConfig:
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     coordinators: CoordinatorSettings = field(default_factory=CoordinatorSettings)
+    tiering: TieringConfig = field(default_factory=TieringConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
     slow_request_ms: Millis = setting("slow.request.log.threshold.ms", 1_000, millis(0, 600_000))
     """a request is logged as slow if its work, or its total time minus the wait that it requested, exceeds this; 0:
@@ -273,6 +275,7 @@ _DECLARED: Final = (
     *settings_of(TopicDefaults).values(),
     *settings_of(GroupSettings).values(),
     *settings_of(TransactionSettings).values(),
+    *settings_of(TieringConfig).values(),
     *settings_of(SaslConfig).values(),
     *settings_of(OAuthBearerConfig).values(),
     *settings_of(LogConfig).values(),
@@ -352,6 +355,7 @@ def parse(
         quotas=QuotaConfig(**given_fields(QuotaConfig, values)),
         topics=TopicDefaults.given(values, len(values[_NODES])),
         coordinators=CoordinatorSettings.given(values, source),
+        tiering=TieringConfig(**given_fields(TieringConfig, values)),
         sasl=SaslConfig(
             **given_fields(SaslConfig, values), oauth=OAuthBearerConfig(**given_fields(OAuthBearerConfig, values))
         ),

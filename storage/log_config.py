@@ -127,7 +127,7 @@ class LogConfig:
     retention_bytes: int = topic_setting("retention.bytes", -1, size(-INT64_MAX - 1))
     """the oldest segments of a larger log are deleted; below 0: no limit"""
     remote_storage: bool = topic_setting("remote.storage.enable", False, flag())
-    """closed segments are copied to the object store; not with compaction. Refused until it works"""
+    """closed segments are copied to the object store; not with compaction, and for topics only"""
     local_retention_ms: int = topic_setting("local.retention.ms", _AS_IN_ALL, millis(_AS_IN_ALL))
     """copied segments stay on the nodes until this age; -1: no limit; -2: as `retention.ms`"""
     local_retention_bytes: int = topic_setting("local.retention.bytes", _AS_IN_ALL, size(_AS_IN_ALL))
@@ -228,7 +228,13 @@ class LogConfig:
     @classmethod
     def from_node(cls, configs: Mapping[str, str]) -> LogConfig:
         """The defaults of the node by the topics' keys, and its own settings of logs. Raises as `from_topic`."""
-        return _parsed(cls(), configs, _FIELDS)
+        parsed = _parsed(cls(), configs, _FIELDS)
+        if parsed.remote_storage:
+            raise InvalidConfig(
+                "log.remote.storage.enable cannot be true: as in Kafka, each topic sets remote.storage.enable itself; "
+                "internal topics have no remote tier"
+            )
+        return parsed
 
     @classmethod
     def from_topic(cls, configs: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
@@ -271,10 +277,4 @@ def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, t
         field, declared = known[key]
         value = declared.parse(text, key)
         changes |= {field: value} if field else {policy: policy in value for policy in _BOTH}
-    parsed = replace(config, **changes)
-    if parsed.remote_storage or parsed.local_retention_ms != _AS_IN_ALL or parsed.local_retention_bytes != _AS_IN_ALL:
-        raise InvalidConfig(
-            "remote.storage.enable and local.retention.* are not supported yet: nothing would copy the segments; leave "
-            "them out (docs/tiering.md)"
-        )
-    return parsed
+    return replace(config, **changes)

@@ -97,6 +97,7 @@ FLOORS = (
     "listeners",
     "boundary",
     "requests",
+    "tiering",
     "coordinators",
     "replicas",
     "quorum",
@@ -116,6 +117,7 @@ SETTINGS = {
     "listener_settings",
     "replication_settings",
     "setting_hints",
+    "tiering_settings",
     "topic_defaults",
 }
 

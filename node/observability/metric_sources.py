@@ -25,6 +25,7 @@ from node.runtime.topic_meter import TopicMeter
 from node.security.audit_log import AuditLog
 from node.security.certificate_expiry import CertificateExpiry
 from node.security.sasl_authenticator import SaslAuthenticator
+from node.tiering.remote_tier import TierFigures
 from replication.controller.events import ElectionCause
 from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.node_state import NodeCause
@@ -160,6 +161,7 @@ class MetricSources:
     member_streams: int | None = None
     fetch_sessions: SessionCache | None = None
     transactions: TransactionFigures | None = None
+    tier: TierFigures | None = None
     groups: GroupsCollected = NO_GROUPS
     disks: Iterable[DiskTimes] = ()
     executors: Mapping[str, Histogram] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from node.observability import (
     partition_families,
     process_families,
     request_families,
+    tier_families,
 )
 from node.observability.cluster_families import ClusterFigures
 from node.observability.metric_sources import MetricSources
@@ -46,6 +47,7 @@ TABLES: Final[tuple[MetricTable[Any], ...]] = (
     coordinator_families.GROUP_LIMITS,
     coordinator_families.COORDINATORS,
     coordinator_families.TRANSACTIONS,
+    tier_families.TIER,
     request_families.AUDIT,
     request_families.SASL,
     request_families.CERTIFICATES,
@@ -84,6 +86,7 @@ async def metrics_text(now: MetricSources, turn: Callable[[], Awaitable[None]]) 
         await coordinator_families.GROUP_LIMITS.text([now], turn),
         await coordinator_families.COORDINATORS.text(now.coordinators, turn),
         await coordinator_families.TRANSACTIONS.text(_present(now.transactions), turn),
+        await tier_families.TIER.text(_present(now.tier), turn),
         await request_families.AUDIT.text(_present(now.audit), turn),
         await request_families.SASL.text(_present(now.sasl), turn),
         await request_families.CERTIFICATES.text(now.certificates, turn),

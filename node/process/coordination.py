@@ -32,6 +32,8 @@ from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorT
 from node.requests.group_handlers import GroupHandlers
 from node.requests.remote_log_handlers import RemoteLogHandlers
 from node.requests.transaction_handlers import TransactionHandlers
+from node.tiering.remote_log_client import RemoteLogClient
+from node.tiering.remote_tier import RemoteTier
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
 from replication.coordination.classic_requests import LateAnswer
 from replication.coordination.coordinator_machine import CoordinatorMachine
@@ -62,9 +64,11 @@ class NodeCoordinators:
         take_producer_id: Callable[[], Awaitable[ProducerId]],
         write_markers: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
         store: StoreCalls | None = None,
+        pause_ms: Callable[[int], None] = lambda _ms: None,
     ) -> None:
         """call_soon: of the event loop. take_producer_id: an unused producer id. write_markers: appends markers to the
-        partitions that this node leads. store: of the remote tier; None: this node has none."""
+        partitions that this node leads. store: of the remote tier; None: this node has none.
+        pause_ms: waits on a thread of its executor."""
         settings = config.coordinators
         self.streams, self.waiting = MemberStreams(), WaitingMembers()
         why_no_lease = metadata.registration.lease.why_ended
@@ -96,19 +100,26 @@ class NodeCoordinators:
         self.remote_logs = RemoteLogCoordinators(
             replicas, clock=clock, image=image, call_soon=call_soon, why_no_lease=why_no_lease, store=store
         )
+        client = RemoteLogClient(
+            config.node_id,
+            self.remote_logs,
+            topics,
+            config.tiering,
+            image=image,
+            listener=config.inter_listener,
+            peers=peers,
+        )
+        self.tier = (
+            None if store is None else RemoteTier(replicas, client, store, clock=clock, rng=rng, pause_ms=pause_ms)
+        )
+        """None: this node has no object store."""
         self.lag = GroupLag(
             self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
         )
         created = CoordinatorTopics(_offsets_topic(settings.groups), _transactions_topic(settings.transactions))
+        verifier = self.transactions.verifier
         groups = GroupHandlers(
-            self.groups,
-            topics,
-            self.streams,
-            self.waiting,
-            self.transactions.verifier,
-            image=image,
-            clock=clock,
-            rng=rng,
+            self.groups, topics, self.streams, self.waiting, verifier, image=image, clock=clock, rng=rng
         )
         self.services: Mapping[str, object] = {
             "Coordinators": CoordinatorHandlers(topics, created, image=image),
@@ -160,6 +171,8 @@ class NodeCoordinators:
             tasks.create_task(self.groups.run(), name="group coordinators")
             tasks.create_task(self.transactions.run(), name="transaction coordinators")
             tasks.create_task(self.remote_logs.run(), name="remote log coordinators")
+            if self.tier is not None:
+                tasks.create_task(self.tier.run(), name="remote tier")
 
     def figures(self) -> tuple[CoordinatorFigures, ...]:
         """The present state of the coordinators of each kind, for the metrics."""

@@ -109,7 +109,7 @@ class MetadataNode:
         self._directories, self._home = tuple(directories), directories[0][0]
         self._clock, self._rng, self._peers, self._executor, self._planner = clock, rng, peers, quorum, planner
         node_id = identity.node_id
-        settings = TopicSettings(config.log_defaults)
+        settings = TopicSettings(config.log_defaults, has_store=bool(config.tiering))
         # Log, quorum, controller, watch and registration call each other: a lambda finds what is made after it.
         self.metadata = MetadataLog(
             log,

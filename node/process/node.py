@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
 from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
+from node.coordinators.object_remover import StoreCalls
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.metric_sources import DirectoryLogs, DirectoryUpkeep, HostedPartition, MetricSources
@@ -31,6 +32,7 @@ from node.process.metadata_node import MetadataNode, identity_of, new_incarnatio
 from node.process.stop_gate import StopGate
 from node.quotas.throttle import Quotas
 from node.replicas.log_maintenance import LogMaintenance
+from node.replicas.remote_reads import RemoteReads
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.replicas.replica_meters import ReplicaMeters
@@ -44,6 +46,7 @@ from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
 from node.security.authorizer import AuditTrail
 from node.security.sasl_authenticator import SaslAuthenticator
+from node.tiering.remote_tier import COPIES_AT_ONCE
 from replication.controller.events import DamagedReplica
 from replication.controller.image import EMPTY, ClusterImage
 from storage.directory.log_directory import LogDirectory
@@ -55,6 +58,9 @@ from storage.log_config import LogConfig
 from tidelog.clock import Clock
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.network import NodeTransport
+from tidelog.tiering.object_store import ObjectStore
+from tidelog.tiering.obstore_store import open_object_store
+from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")
@@ -118,6 +124,8 @@ class Node:
         audit: AuditTrail | None = None,
         cluster_secret: str = "",
         now_ns: Callable[[], int] = lambda: 0,
+        open_store: Callable[[str], ObjectStore] = open_object_store,
+        pause_ms: Callable[[int], None] = lambda _ms: None,
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
         before_close: stops the listeners; called when every waiting request has been answered. ready_changed: called
@@ -125,7 +133,8 @@ class Node:
         replicas have been in sync (node/process/catch_up.py). image_changed: called with each new image, from the first
         one on. quotas: those that the listeners apply; None: none. audit: records the changes that this node asks of
         its own controller, and failures of SASL. cluster_secret: with which other nodes authenticate; empty: they do
-        not by SASL. now_ns: monotonic time, for metrics."""
+        not by SASL. now_ns: monotonic time, for metrics. open_store: the object store at a URL. pause_ms: waits on a
+        thread of an executor."""
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files = clock, rng, files
@@ -137,6 +146,7 @@ class Node:
         self._quotas = quotas
         self._audit = audit
         self._now_ns = now_ns
+        self._open_store, self._pause_ms = open_store, pause_ms
         self.services = {name: Gate(name) for name in SERVICES}
         """The services of the listeners, by name."""
         with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
@@ -159,6 +169,7 @@ class Node:
         self.replicas: ReplicaManager | None = None
         """The replicas of partitions; None while their logs are recovered."""
         self._coordinators: NodeCoordinators | None = None
+        self._cache: RemoteCache | None = None
         self._fetch_sessions = SessionCache(config.fetch_sessions_max, rng)
         self._stop = asyncio.Event()
         self._is_ready = False
@@ -229,6 +240,7 @@ class Node:
             member_streams=None if coordinators is None else len(coordinators.streams),
             fetch_sessions=self._fetch_sessions,
             transactions=None if coordinators is None else coordinators.transactions.figures(),
+            tier=None if coordinators is None or coordinators.tier is None else coordinators.tier.figures(self._cache),
             groups=groups,
             quotas=self._quotas,
             sasl=self.sasl,
@@ -269,7 +281,15 @@ class Node:
         quorum = self._quorum_executor = self._executors(f"{home.path} quorum")
         metadata = self._join(await run_in(quorum, lambda: open_log(home)), quorum)
         await self._recover(metadata.metadata.replayed())
-        return metadata, *self._replicate(metadata)
+        return metadata, *self._replicate(metadata, await self._store())
+
+    async def _store(self) -> StoreCalls | None:
+        """The object store of the remote tier. Raises InvalidConfig, UnsupportedVersion, ObjectStoreRefused."""
+        url = self._config.tiering.url
+        if not url:
+            return None
+        executor = self._executors("remote copy", COPIES_AT_ONCE + 1)  # one removes objects
+        return StoreCalls(await run_in(executor, lambda: self._open_store(url)), executor)
 
     def _directory_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], LogDirectory]:
         """A function that opens a log directory; called on the writer of that directory."""
@@ -366,7 +386,9 @@ class Node:
         self.services["Sasl"].open(self.sasl)
         return metadata
 
-    def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, NodeCoordinators, FetchSessions]:
+    def _replicate(
+        self, metadata: MetadataNode, store: StoreCalls | None
+    ) -> tuple[ReplicaManager, NodeCoordinators, FetchSessions]:
         """Create the replica manager and the coordinators, and open the gates of their services."""
         config = ReplicaConfig(
             self._config.replication,
@@ -374,6 +396,10 @@ class Node:
             self._config.log_config,
             listener=self._config.inter_listener,
         )
+        remote_reads = None
+        if store is not None:
+            self._cache = RemoteCache(self._config.tiering.cache_bytes)
+            remote_reads = RemoteReads(store.store, self._cache, self._executors("remote read", READS_AT_ONCE))
         replicas = self.replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,
@@ -385,6 +411,7 @@ class Node:
             config=config,
             call_soon=asyncio.get_running_loop().call_soon,
             meters=ReplicaMeters(self._now_ns),
+            remote_reads=remote_reads,
         )
         metadata.serve_moves(replicas)
         producer_ids = ProducerIds(metadata.allocate_producer_ids)
@@ -398,6 +425,8 @@ class Node:
             call_soon=asyncio.get_running_loop().call_soon,
             take_producer_id=producer_ids.take,
             write_markers=lambda markers: data.write_txn_markers(markers, context),
+            store=store,
+            pause_ms=self._pause_ms,
         )
         sessions = FetchSessions(replicas, clock=self._clock, config=config, on_follower_lost=metadata.watch.probe)
         data = DataHandlers(

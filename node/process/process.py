@@ -219,6 +219,7 @@ class NodeProcess:
                 audit=self._audit,
                 cluster_secret="" if user is None else user.read_password(),
                 now_ns=time.monotonic_ns,
+                pause_ms=lambda ms: time.sleep(ms / 1_000),
             )
             await self._serve(node, config, transport, stack)
             if self._tls:

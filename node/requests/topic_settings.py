@@ -12,6 +12,7 @@ from typing import Final
 from replication.controller.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from storage.log_config import TOPIC_SETTINGS, LogConfig
 from tidelog.cluster_descriptions import ConfigInForce, ConfigSource, ConfigValue
+from tidelog.errors import InvalidConfig
 
 _FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 """These are stored in the metadata only, so that they are the same on nodes with different defaults."""
@@ -20,8 +21,10 @@ _FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 class TopicSettings:
     """The defaults of a node, and the settings of topics over them."""
 
-    def __init__(self, defaults: Mapping[str, str]) -> None:
-        """defaults: by the topics' keys. Raises InvalidConfig."""
+    def __init__(self, defaults: Mapping[str, str], *, has_store: bool = False) -> None:
+        """defaults: by the topics' keys. has_store: the node has an object store for the remote tier. Raises
+        InvalidConfig."""
+        self._has_store = has_store
         self._own = dict(defaults)
         self._defaults = LogConfig.from_node(defaults)
         self._elsewhere = {each.key: each for each in self._described_elsewhere()}
@@ -29,7 +32,11 @@ class TopicSettings:
 
     def check(self, configs: Mapping[str, str]) -> None:
         """Raise InvalidConfig if a topic cannot have these settings."""
-        LogConfig.from_topic(configs, self._defaults)
+        if LogConfig.from_topic(configs, self._defaults).remote_storage and not self._has_store:
+            raise InvalidConfig(
+                "remote.storage.enable needs an object store: set remote.log.storage.url on every node and restart "
+                "them (docs/tiering.md)"
+            )
 
     def at_creation(self, configs: Mapping[str, str]) -> dict[str, str]:
         """The settings in a new topic's record: those requested, and the defaults of those fixed at creation."""

@@ -33,6 +33,7 @@ from replication.controller.metadata_records import (
 )
 from replication.controller.partition_limits import PartitionLimits, PartitionRoom
 from replication.controller.placement import DirectoryChooser
+from replication.controller.tiered_topics import ensure_tier_allowed
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import NodeId, Offset, PartitionKey
 
@@ -183,6 +184,7 @@ def _create_topic(
 ) -> events.ChangedTopic:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
+    ensure_tier_allowed(batch.image, {}, request.configs)
     topic_id, records = topics.records_of(batch.image, request, rng, limits)
     warnings = (
         *topics.warnings(request.name, request.configs, request.replica_count),
@@ -207,6 +209,7 @@ def _alter_configs(batch: Batch, request: events.AlterConfigs, check_configs: Co
     configs = topics.altered(topic.configs, request.changes)
     if request.changes:  # else it asks how new the settings are, which need not be valid any more
         check_configs(configs)
+        ensure_tier_allowed(batch.image, topic.configs, configs)
     if pinned_topics.compacts(configs) and not pinned_topics.compacts(topic.configs):
         pinned_topics.ensure_unpinned(batch.image, topic, f"topic {topic.name} cannot be compacted")
     if configs != topic.configs and not request.validate_only:

@@ -45,6 +45,7 @@ def _meanings() -> dict[str, str]:
         "node/coordinator_settings.py",
         "node/quotas/quota_config.py",
         "node/replication_settings.py",
+        "node/tiering_settings.py",
         "node/topic_defaults.py",
         "node/http_settings.py",
         "node/listener_settings.py",

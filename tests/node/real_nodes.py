@@ -32,7 +32,9 @@ from node.security.authorizer import Authorizer
 from node.security.sasl_sessions import SaslSession
 from node.security.sasl_settings import SaslConfig
 from node.security.security_settings import AuthorizerConfig
+from node.tiering_settings import TieringConfig
 from replication.controller.scram_users import CLUSTER_USER
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.os_files import OsFiles
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import ConnectionLost, InvalidConfig, RequestTimedOut, TopicExists
@@ -41,6 +43,8 @@ from tidelog.protocol.rpc import Answer, Method, Request
 from tidelog.protocol.sasl_client import SaslClient
 from tidelog.record_exchange import TopicReference
 from tidelog.security.sasl_user import Sasl
+from tidelog.tiering.object_store import ObjectStore
+from tidelog.tiering.obstore_store import open_object_store
 from tidelog.types import Endpoint, NodeId
 
 START_S = 30.0
@@ -123,6 +127,11 @@ class RealNodes:
         """Of nodes that are started from now on."""
         self.replication = ReplicationConfig()
         """Of nodes that are started from now on."""
+        self.tiering = TieringConfig()
+        """Of nodes that are started from now on."""
+        self.maintenance = MaintenanceConfig()
+        """Of nodes that are started from now on."""
+        self.open_store: Callable[[str], ObjectStore] = open_object_store
         self.directories = 1
         """How many log directories each node has; the further ones are `HOME/node-N-1` and so on."""
         self.clock: Clock = MachineClock()
@@ -173,6 +182,8 @@ class RealNodes:
             sasl=self.sasl or SaslConfig(),
             coordinators=self.coordinators,
             replication=self.replication,
+            tiering=self.tiering,
+            maintenance=self.maintenance,
         )
 
         async def stop_servers(grace_ms: int = ANSWER_GRACE_MS) -> None:
@@ -192,6 +203,7 @@ class RealNodes:
             quotas=boundary.quotas,
             audit=audit,
             cluster_secret=secret,
+            open_store=self.open_store,
         )
         for server in servers:
             server.serve(node.services, node.sasl)
@@ -312,13 +324,15 @@ async def real_nodes(
     replication: ReplicationConfig | None = None,
     clock: Clock | None = None,
     directories: int = 1,
+    prepare: Callable[[RealNodes], None] = lambda _nodes: None,
 ) -> AsyncIterator[RealNodes]:
-    """A cluster of so many nodes, all of them unfenced."""
+    """A cluster of so many nodes, all of them unfenced. prepare: called before they start."""
     nodes = RealNodes(home, count, principals, tls, sasl)
     nodes.coordinators = coordinators or nodes.coordinators
     nodes.replication = replication or nodes.replication
     nodes.clock = clock or nodes.clock
     nodes.directories = directories
+    prepare(nodes)
     try:
         for number in range(count):
             await nodes.start(number)

@@ -50,6 +50,8 @@ from node.runtime.memory_budget import Kind, MemoryFigures
 from node.runtime.request_meter import RequestMeters
 from node.runtime.topic_meter import TopicMeters
 from node.security.certificate_expiry import CertificateExpiry
+from node.tiering.remote_tier import TierFigures
+from node.tiering.tiered_partition import CopyMeter
 from replication.controller.events import ElectionCause
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState, TopicState
 from replication.controller.node_state import NodeCause
@@ -152,6 +154,7 @@ SOURCES = MetricSources(
     member_streams=7,
     fetch_sessions=SessionCache(1, random.Random(1)),
     transactions=TransactionFigures(5, 2, 4_500, 1),
+    tier=TierFigures(CopyMeter(3, 3_000, 1), 2, 2_000, 1, 512, 9, 4),
     groups=GROUPS,
 )
 

@@ -147,7 +147,10 @@ def test_kafkas_rules_for_tiered_topics(config: dict[str, int], why: str) -> Non
 @pytest.mark.parametrize(
     "configs", [{"remote.storage.enable": "true"}, {"local.retention.ms": "5"}, {"local.retention.bytes": "5"}]
 )
-def test_the_remote_tier_is_refused_until_it_works(configs: dict[str, str]) -> None:
-    with pytest.raises(InvalidConfig, match="are not supported yet"):
-        LogConfig.from_topic(configs)
-    assert not LogConfig.from_topic({"remote.storage.enable": "false"}).remote_storage
+def test_a_topic_sets_what_stays_on_the_nodes(configs: dict[str, str]) -> None:
+    assert LogConfig.from_topic(configs) != LogConfig()
+
+
+def test_no_node_gives_all_topics_a_remote_tier() -> None:
+    with pytest.raises(InvalidConfig, match=r"each topic sets remote\.storage\.enable itself"):
+        LogConfig.from_node({"remote.storage.enable": "true"})

@@ -1,0 +1,67 @@
+"""Metrics of the remote tier."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.observability.metric_text import Metric, MetricTable, no_labels
+from node.tiering.remote_tier import TierFigures
+
+TIER: Final = MetricTable[TierFigures](
+    "Remote tier",
+    no_labels,
+    Metric(
+        "tidelog_remote_copied_bytes_total",
+        "Records that this node has copied to the object store; no remote tier: no sample",
+        lambda t: t.copied.size,
+        "none: load",
+    ),
+    Metric(
+        "tidelog_remote_copied_segments_total",
+        "Segments that this node has copied",
+        lambda t: t.copied.segments,
+        "none: load",
+    ),
+    Metric(
+        "tidelog_remote_errors_total",
+        "Attempts to copy, list or delete remote segments that failed",
+        lambda t: t.copied.errors,
+        "rises: the log names partition, cause and next step (tiering.md, Stores); local segments stay meanwhile",
+    ),
+    Metric(
+        "tidelog_remote_failing_partitions",
+        "Partitions whose last attempt failed; each is tried again, at the latest after a minute",
+        lambda t: t.failing,
+        "above 0 for long: as the errors",
+    ),
+    Metric(
+        "tidelog_remote_waiting_segments",
+        "Closed segments of led partitions that are not copied yet",
+        lambda t: t.waiting_segments,
+        "grows: the store fails, or `remote.log.manager.copy.max.bytes.per.second` is below what is produced",
+    ),
+    Metric(
+        "tidelog_remote_waiting_bytes",
+        "Bytes of these segments",
+        lambda t: t.waiting_bytes,
+        "grows: as the segments; they fill the disks of the nodes",
+    ),
+    Metric(
+        "tidelog_remote_cache_bytes",
+        "Memory that parts of remote segments use",
+        lambda t: t.cached_bytes,
+        "none: at most `remote.log.cache.max.bytes`",
+    ),
+    Metric(
+        "tidelog_remote_cache_hits_total",
+        "Parts of remote segments that reads found in memory",
+        lambda t: t.cache_hits,
+        "none: load",
+    ),
+    Metric(
+        "tidelog_remote_cache_misses_total",
+        "Parts of remote segments that were read from the object store",
+        lambda t: t.cache_misses,
+        "many for few hits: a larger `remote.log.cache.max.bytes`",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Requests of a leader to the coordinators of remote segments, on this node or another one.
+
+Not here: the coordinators (node/coordinators/remote_log_coordinators.py), when they are asked
+(tiered_partition.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, TypeVar
+
+from node.api.api import Api
+from node.api.peers import Peers
+from node.api.table import (
+    REMOTE_LOGS_BEGIN_COPY,
+    REMOTE_LOGS_BEGIN_REMOTE_LOG,
+    REMOTE_LOGS_DELETE_REMOTE_SEGMENTS,
+    REMOTE_LOGS_FINISH_COPY,
+    REMOTE_LOGS_LIST_REMOTE_SEGMENTS,
+)
+from node.coordinators.internal_topics import InternalTopic, InternalTopics, coordinator_node
+from node.coordinators.remote_log_coordinators import RemoteLogCoordinators
+from node.tiering_settings import TieringConfig
+from replication.controller import features
+from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
+from replication.coordination.remote_log_requests import (
+    BeginCopy,
+    BeginRemoteLog,
+    DeleteRemoteSegments,
+    FinishCopy,
+    ListRemoteSegments,
+    RemoteSegmentsPage,
+    SegmentPlace,
+)
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC, NodeId, PartitionKey
+
+T = TypeVar("T")
+ANSWER_MS: Final = 30_000
+"""A decision is answered when it is committed."""
+
+Change = BeginRemoteLog | BeginCopy | FinishCopy | DeleteRemoteSegments
+_APIS: Final[dict[type[Any], Api[Any, Any]]] = {
+    BeginRemoteLog: REMOTE_LOGS_BEGIN_REMOTE_LOG,
+    BeginCopy: REMOTE_LOGS_BEGIN_COPY,
+    FinishCopy: REMOTE_LOGS_FINISH_COPY,
+    DeleteRemoteSegments: REMOTE_LOGS_DELETE_REMOTE_SEGMENTS,
+    ListRemoteSegments: REMOTE_LOGS_LIST_REMOTE_SEGMENTS,
+}
+
+
+class RemoteLogClient:
+    """Its methods raise what the coordinator answers, CoordinatorNotAvailable and NotCoordinator while there is none,
+    and ConnectionFailed and RequestTimedOut: then the change may have happened."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        coordinators: RemoteLogCoordinators,
+        topics: InternalTopics,
+        config: TieringConfig,
+        *,
+        image: Callable[[], ClusterImage],
+        listener: str,
+        peers: Peers,
+    ) -> None:
+        """listener: of nodes."""
+        self._me, self._coordinators, self._topics, self.config = me, coordinators, topics, config
+        self._topic = InternalTopic(
+            REMOTE_LOG_METADATA_TOPIC,
+            config.partitions,
+            config.replication_factor,
+            configs={MIN_INSYNC_REPLICAS: str(config.min_isr)},
+            feature_level=features.REMOTE_TIER,
+            needed_for="the remote tier",
+        )
+        self._image, self._listener, self._peers = image, listener, peers
+
+    async def ensure_topic(self) -> None:
+        """Create `__remote_log_metadata` unless it exists. Raises as `InternalTopics.ensure`."""
+        await self._topics.ensure(self._topic)
+
+    async def change(self, request: Change) -> None:
+        """Returns when the change is committed."""
+        await self._ask(request.leader.key, request)
+
+    async def pages(self, key: PartitionKey, after: SegmentPlace | None) -> AsyncIterator[RemoteSegmentsPage]:
+        """The segments of a partition behind this one, page by page; all without one."""
+        while True:
+            page: RemoteSegmentsPage = await self._ask(key, ListRemoteSegments(key, after))
+            yield page
+            if not page.has_more:
+                return
+            after = SegmentPlace(page.segments[-1].start_offset, page.segments[-1].segment_id)
+
+    async def _ask(self, key: PartitionKey, request: Any) -> Any:
+        image = self._image()
+        index = self._coordinators.partition_of(key)
+        topic = image.topic(self._topic.name)
+        assert topic is not None, "it has this partition"
+        node = coordinator_node(image, topic, index, self._listener)
+        if node.node_id == self._me:
+            return await self._coordinators.submit(key, request)
+        return await self._peers.call(node.endpoint, _APIS[type(request)], request, timeout_ms=ANSWER_MS)

@@ -1,0 +1,223 @@
+"""The remote tier of a node: makes the steps of all its partitions that have one, a few at a time.
+
+Invariants:
+  1. A partition whose step fails waits, longer each time; the others go on.
+  2. A leader that is fenced copies and deletes nothing more in its leader epoch.
+  3. Copies together are slower than the limit, and each takes at most half of a thread's time: small batches are judged
+     by code that other threads wait for.
+Not here: the steps (tiered_partition.py), reads (node/replicas/remote_reads.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+from node.coordinators.object_remover import StoreCalls
+from node.replicas.replica import Replica
+from node.replicas.replica_manager import ReplicaManager
+from node.tiering.remote_log_client import RemoteLogClient
+from node.tiering.tiered_partition import FOLLOW_MS, CopyMeter, Superseded, TieredPartition, TierServices
+from storage.segment.abstract_index import CorruptIndex
+from storage.segment.batch_walk import BrokenChain
+from tidelog.clock import Clock
+from tidelog.errors import (
+    ConnectionFailed,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    FencedLeaderEpoch,
+    NodeShuttingDown,
+    NotCoordinator,
+    RequestTimedOut,
+    TidelogError,
+    UnknownTopicId,
+)
+from tidelog.tiering.remote_cache import RemoteCache
+from tidelog.types import Buffer, Millis, PartitionKey
+from tidelog.values import dataclass
+
+_log = logging.getLogger("node.tiering")
+
+COPIES_AT_ONCE: Final = 2
+"""Partitions that are copied at the same time. What others have in the tier is listed beside that: a new leader answers
+no read from the store before."""
+
+TICK_MS: Final = 500
+"""How often a leader looks for closed segments."""
+
+PAUSE_MS_MIN: Final = 1_000
+PAUSE_MS_MAX: Final = 60_000
+"""Pauses of a partition after an error, doubled each time."""
+
+_PASSING: Final = (
+    ConnectionFailed,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestTimedOut,
+    UnknownTopicId,
+)
+"""Errors of each failover."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierFigures:
+    """For the metrics."""
+
+    copied: CopyMeter
+    waiting_segments: int
+    """Closed segments of led partitions that may be copied."""
+    waiting_bytes: int
+    failing: int
+    """Partitions whose last step has failed."""
+    cached_bytes: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    partition: TieredPartition
+    due: Millis
+    pause_ms: int = 0
+    """After the last error; 0: there was none since the last success."""
+    is_busy: bool = False
+    is_fenced: bool = False
+
+
+class RemoteTier:
+    """The partitions of one node."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        client: RemoteLogClient,
+        calls: StoreCalls,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        pause_ms: Callable[[int], None],
+    ) -> None:
+        """pause_ms: waits on the calling thread."""
+        self._replicas, self._clock = replicas, clock
+        self._rate, self._pause_ms = max(1, client.config.copy_rate // COPIES_AT_ONCE), pause_ms
+        self._services = TierServices(
+            me=replicas.node_id,
+            client=client,
+            store=calls.store,
+            executor=calls.executor,
+            clock=clock,
+            new_id=lambda: UUID(int=rng.getrandbits(128), version=4),
+            pace=self._paced,
+            log_start_moved=replicas.log_start_moved,
+        )
+        self._entries: dict[PartitionKey, _Entry] = {}
+        self._next_review = Millis(0)
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                for _ in range(COPIES_AT_ONCE):
+                    tasks.create_task(self._work(copies=True))
+                await self._work(copies=False)
+            finally:
+                self._stopping = True
+
+    def figures(self, cache: RemoteCache | None) -> TierFigures:
+        """The present state, with that of the cache of reads."""
+        waiting = [each for entry in self._entries.values() for each in entry.partition.waiting()]
+        failing = sum(entry.pause_ms > 0 for entry in self._entries.values())
+        size = sum(each.segment.size for each in waiting)
+        found = TierFigures(self._services.meter, len(waiting), size, failing)
+        if cache is None:
+            return found
+        return replace(found, cached_bytes=cache.size, cache_hits=cache.hits, cache_misses=cache.misses)
+
+    async def _work(self, *, copies: bool) -> None:
+        """Make the steps of leaders that know the tier, or those of all others."""
+        while True:
+            now = self._clock.monotonic_ms()
+            if now >= self._next_review:
+                self._next_review = Millis(now + TICK_MS)
+                self._review()
+            free = (
+                each
+                for each in self._entries.values()
+                if not (each.is_busy or each.is_fenced) and each.due <= now and each.partition.may_copy == copies
+            )
+            entry = min(free, key=lambda each: each.due, default=None)
+            if entry is None:
+                await self._clock.sleep_ms(TICK_MS)
+                continue
+            entry.is_busy = True
+            try:
+                await self._step(entry)
+            finally:
+                entry.is_busy = False
+
+    def _review(self) -> None:
+        """Know of the replicas that have a remote tier now."""
+        tiered = {each.key: each for each in self._replicas.partitions() if _is_tiered(each)}
+        for key in [key for key, each in self._entries.items() if key not in tiered or not each.partition.is_current]:
+            if not self._entries[key].is_busy:
+                del self._entries[key]
+        now = self._clock.monotonic_ms()
+        for key, replica in tiered.items():
+            if key not in self._entries:
+                self._entries[key] = _Entry(TieredPartition(replica, self._services), now)
+
+    async def _step(self, entry: _Entry) -> None:
+        partition = entry.partition
+        pause = 0
+        try:
+            if not await partition.step():
+                pause = TICK_MS if partition.leads else FOLLOW_MS
+            entry.pause_ms = 0
+        except Superseded:
+            pause = TICK_MS  # until a review has replaced it
+        except FencedLeaderEpoch as error:
+            entry.is_fenced = True
+            _log.info("%s: copies nothing more in this leader epoch: %s", partition, error.message)
+        except (TidelogError, OSError, BrokenChain, CorruptIndex) as error:
+            self._services.meter.errors += 1
+            pause = entry.pause_ms = min(max(2 * entry.pause_ms, PAUSE_MS_MIN), PAUSE_MS_MAX)
+            is_passing = isinstance(error, _PASSING) and pause < PAUSE_MS_MAX
+            reason = error.message if isinstance(error, TidelogError) else str(error)
+            _log.log(
+                logging.DEBUG if is_passing else logging.WARNING,
+                "%s: the remote tier waits for %d s, its segments stay on this node: %s",
+                partition,
+                pause // 1_000,
+                reason,
+            )
+        entry.due = Millis(self._clock.monotonic_ms() + pause)
+
+    def _paced(self, parts: Iterable[Buffer]) -> Iterator[Buffer]:
+        """On the executor."""
+        source = iter(parts)
+        while True:
+            if self._stopping:
+                raise NodeShuttingDown("the node is stopping: the next leader copies the segment")
+            began = self._clock.monotonic_ms()
+            part = next(source, None)
+            if part is None:
+                return
+            worked = self._clock.monotonic_ms() - began
+            yield part
+            ahead = len(part) * 1_000 // self._rate - (self._clock.monotonic_ms() - began)
+            if (pause := max(worked, ahead)) > 0:
+                self._pause_ms(pause)
+
+
+def _is_tiered(replica: Replica) -> bool:
+    """Also a log whose topic has left the remote tier, while a part of it is there."""
+    log = replica.log
+    may_step = replica.role is not None and not log.closed and log.truncation is None
+    return may_step and (log.config.remote_storage or log.local_log_start_offset > log.log_start_offset)

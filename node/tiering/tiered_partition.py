@@ -1,0 +1,321 @@
+"""One replica of a partition with a remote tier, in its present role: what is in the tier, and what to do next.
+
+A leader registers its epoch with the coordinator, lists the segments, deletes those of lost epochs, and then copies
+closed segments in order. A follower lists the segments now and then: its local segments may leave once they are copied.
+
+Invariants:
+  1. Nothing is done for a role that has ended: after each wait the role is looked at, before anything is changed.
+  2. `Log.copied_end` follows only what the coordinator has as finished and this replica believes.
+  3. A copy counts only after its object was read back, and if the log was not truncated meanwhile.
+  4. Remote segments are deleted once the log start is behind them, durably.
+Not here: when a step is made and what follows its errors (remote_tier.py), the copy (storage/log/segment_copy.py), the
+decisions (replication/coordination/tiering/).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field, replace
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from node.replicas.leader_replica import LeaderReplica
+from node.replicas.replica import Replica
+from node.runtime.work import run_in
+from node.tiering.remote_log_client import RemoteLogClient
+from replication.coordination.remote_log_requests import (
+    BeginCopy,
+    BeginRemoteLog,
+    DeleteRemoteSegments,
+    FinishCopy,
+    RemoteLogLeader,
+    SegmentPlace,
+)
+from replication.coordination.tiering.remote_log import RemoteLog, believed
+from storage.files.disk_executor import Executor
+from storage.log.log import Log
+from storage.log.remote_retention import remote_expiry
+from storage.log.segment_copy import ClosedSegment, SegmentCopy, copy_limit, copyable_segments
+from tidelog.clock import Clock
+from tidelog.errors import TidelogError
+from tidelog.tiering.object_store import ObjectStore
+from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
+from tidelog.tiering.segment_manifest import encode_manifest, manifest_key, segment_key
+from tidelog.tiering.segment_object import SegmentObjectBuilder, verify_object
+from tidelog.types import Buffer, EpochStart, Millis, NodeId, Offset
+from tidelog.values import dataclass
+
+_log = logging.getLogger("node.tiering")
+
+FOLLOW_MS: Final = 10_000
+"""How often a follower asks what was copied."""
+
+RETENTION_MS: Final = 5_000
+"""How often a leader looks for expired remote segments."""
+
+EXPIRED_MAX: Final = 100
+"""Remote segments that expire at a time."""
+
+DELETED_MAX: Final = 1_000
+"""Segments in one request to delete."""
+
+
+class Superseded(Exception):
+    """The role of the replica has ended, or its log was truncated or replaced."""
+
+
+@dataclass(slots=True)
+class CopyMeter:
+    """What a node has copied since its start."""
+
+    segments: int = 0
+    size: int = 0
+    """Bytes of records."""
+    errors: int = 0
+    """Steps that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierServices:
+    """One object for all partitions of a node."""
+
+    me: NodeId
+    client: RemoteLogClient
+    store: ObjectStore
+    executor: Executor
+    """Where the store is called and segments are read."""
+    clock: Clock
+    new_id: Callable[[], UUID]
+    pace: Callable[[Iterable[Buffer]], Iterator[Buffer]]
+    """Limits how fast the parts of an object are taken; called on the executor."""
+    log_start_moved: Callable[[Log], None]
+    """The log start of a log has moved, durably."""
+    meter: CopyMeter = field(default_factory=CopyMeter)
+
+
+class TieredPartition:
+    """A replica in one role. `step` is called again and again, and not while it runs."""
+
+    def __init__(self, replica: Replica, services: TierServices) -> None:
+        self.replica, self.log = replica, replica.log
+        self._services = services
+        self._role, self._truncations = replica.role, replica.log.truncations
+        self._leader = RemoteLogLeader(replica.key, replica.leader_epoch, services.me)
+        self._remote: RemoteLog | None = None
+        self._after: SegmentPlace | None = None
+        """Of a follower: the last segment that it has looked at and that does not change any more."""
+        self._deleting: list[RemoteSegmentId] = []
+        self._next_expiry = Millis(0)
+
+    def __str__(self) -> str:
+        return str(self.replica)
+
+    @property
+    def is_current(self) -> bool:
+        """False if the role has ended, or the log was truncated or replaced: another object takes its place."""
+        replica, log = self.replica, self.log
+        return (
+            replica.role is self._role
+            and replica.log is log
+            and not log.closed
+            and log.truncation is None
+            and log.truncations == self._truncations
+        )
+
+    @property
+    def leads(self) -> bool:
+        """True for the leader."""
+        return isinstance(self._role, LeaderReplica)
+
+    @property
+    def may_copy(self) -> bool:
+        """True if this is the leader and it knows what is in the tier."""
+        return self.leads and self._remote is not None
+
+    def waiting(self) -> list[ClosedSegment]:
+        """The segments of a leader that are to be copied; none before it knows what is in the tier."""
+        if self._remote is None or not self.leads or not self.is_current or not self.log.config.remote_storage:
+            return []
+        log = self.log
+        return copyable_segments(
+            log.segments, copied_end=self._remote.copied_end, log_start=log.log_start_offset, limit=copy_limit(log)
+        )
+
+    async def step(self) -> bool:
+        """Do what is next. Returns False if nothing is to be done for now. Raises Superseded, what the coordinator, the
+        store and the log raise, OSError, BrokenChain."""
+        self._ensure_current()
+        if self._remote is None:
+            await self._load()
+            return True
+        self._deleting += self._remote.advance(self.log.log_start_offset)
+        if not self.leads:
+            self._deleting.clear()  # the leader deletes them
+            await self._follow(self._remote)
+            return False
+        await self._delete()
+        waiting = self.waiting()
+        if waiting:
+            await self._copy(self._remote, waiting[0])
+            return True
+        self._expire(self._remote)
+        return False
+
+    def _ensure_current(self) -> None:
+        if not self.is_current:
+            raise Superseded
+
+    # --- what is in the tier --------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        """Register as the leader, and list all segments."""
+        log, client = self.log, self._services.client
+        remote = RemoteLog(self.replica.key, log.log_start_offset)
+        self._after = None
+        if self.leads:
+            await client.ensure_topic()
+            await client.change(BeginRemoteLog(self._leader))
+            async for page in client.pages(self.replica.key, None):
+                self._ensure_current()
+                lost = remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
+                if lost:
+                    _log.warning("%s: %d remote segments are of a lost leader epoch: deleted", self, len(lost))
+                self._deleting += lost
+            self._deleting += remote.advance(log.log_start_offset)
+            self._begin_where_the_tier_begins(remote)
+        else:
+            await self._follow(remote)
+        self._publish(remote)
+
+    def _publish(self, remote: RemoteLog) -> None:
+        self._ensure_current()
+        self._remote = self.replica.remote = remote
+        self.log.copied_end = remote.copied_end
+
+    async def _follow(self, remote: RemoteLog) -> None:
+        """Take over the segments that were finished since the last time, up to the high watermark: behind it this log
+        may differ from the leader's."""
+        log = self.log
+        async for page in self._services.client.pages(self.replica.key, self._after):
+            self._ensure_current()
+            for segment in page.segments:
+                is_finished = segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+                if segment.state is RemoteSegmentState.COPY_SEGMENT_STARTED:
+                    return
+                if is_finished and segment.end_offset > log.high_watermark:
+                    return
+                if is_finished and believed(segment, log.epochs.entries, log.log_start_offset, log.log_end_offset):
+                    remote.add(segment)
+                    if segment.start_offset > remote.copied_end:
+                        self._remote = None  # what it follows was copied later: list all of them again
+                self._after = SegmentPlace(segment.start_offset, segment.segment_id)
+            if self._remote is remote:
+                log.copied_end = remote.copied_end
+
+    def _begin_where_the_tier_begins(self, remote: RemoteLog) -> None:
+        """The former leader may have deleted expired segments before this replica knew of its log start."""
+        log = self.log
+        start, local = log.log_start_offset, log.local_log_start_offset
+        if start < local and remote.segment_with(start) is None:
+            first = next((each.start_offset for each in remote if each.start_offset > start), local)
+            _log.warning("%s: the remote tier begins at offset %d: the log starts there", self, min(first, local))
+            self._move_log_start(min(first, local))
+
+    # --- copying --------------------------------------------------------------------------------------------------
+
+    async def _copy(self, remote: RemoteLog, closed: ClosedSegment) -> None:
+        services, log, topic = self._services, self.log, self.replica.name.topic
+        copy = SegmentCopy(log, closed)
+        segment = self._described(copy)
+        await services.client.change(BeginCopy(self._leader, segment))
+        self._ensure_current()
+        written = await run_in(services.executor, lambda: self._upload(topic, segment, copy))
+        self._ensure_current()
+        if not copy.is_current(log):
+            return  # the next copy replaces it
+        try:
+            await services.client.change(FinishCopy(self._leader, segment.segment_id, written.sections))
+        except TidelogError:
+            self._remote = None  # it may be finished: ask
+            raise
+        self._ensure_current()
+        finished = replace(written, state=RemoteSegmentState.COPY_SEGMENT_FINISHED, changed_ms=services.clock.wall_ms())
+        remote.add(finished)
+        log.copied_end = remote.copied_end
+        services.meter.segments += 1
+        services.meter.size += finished.log_size
+        await run_in(services.executor, lambda: self._write_manifest(topic, finished))
+
+    def _described(self, copy: SegmentCopy) -> RemoteSegment:
+        """The segment of a copy that is about to begin."""
+        first, *others = copy.leader_epochs or (EpochStart(self._leader.leader_epoch, copy.start_offset),)
+        return RemoteSegment(
+            RemoteSegmentId(self._services.new_id()),
+            self.replica.key.topic_id,
+            self.replica.key.partition,
+            copy.start_offset,
+            copy.end_offset,
+            # The first one may begin before the segment, or behind its start if the log starts in it.
+            (EpochStart(first.epoch, copy.start_offset), *others),
+            copy.max_timestamp,
+            copy.size,
+            self._leader.leader_epoch,
+            self._services.me,
+            self._services.clock.wall_ms(),
+            RemoteSegmentState.COPY_SEGMENT_STARTED,
+        )
+
+    def _upload(self, topic: str, segment: RemoteSegment, copy: SegmentCopy) -> RemoteSegment:
+        """Write the object and read it back. On the executor."""
+        services, key = self._services, segment_key(topic, segment)
+        builder = SegmentObjectBuilder(segment, copy.contents())
+        services.store.put(key, services.pace(builder.parts()))
+        written = builder.finished()
+        verify_object(services.store, key, written)
+        return written
+
+    def _write_manifest(self, topic: str, segment: RemoteSegment) -> None:
+        """For people and tools: the coordinator's record counts. On the executor."""
+        try:
+            self._services.store.put(manifest_key(topic, segment), [encode_manifest(topic, segment)])
+        except TidelogError as error:
+            _log.warning("%s: a remote segment has no manifest: %s", self, error.message)
+
+    # --- deleting -------------------------------------------------------------------------------------------------
+
+    async def _delete(self) -> None:
+        while self._deleting:
+            ids = tuple(self._deleting[:DELETED_MAX])
+            await self._services.client.change(DeleteRemoteSegments(self._leader, ids))
+            self._ensure_current()
+            del self._deleting[: len(ids)]
+
+    def _expire(self, remote: RemoteLog) -> None:
+        """Move the log start past the remote segments that retention allows to delete. They are deleted after that."""
+        log, now = self.log, self._services.clock.monotonic_ms()
+        if now < self._next_expiry or log.pinned or not log.config.delete:
+            return
+        self._next_expiry = Millis(now + RETENTION_MS)
+        oldest = tuple(islice(remote, EXPIRED_MAX))
+        behind = sum(each.size for each in log.segments if each.base_offset >= remote.copied_end)
+        expiry = remote_expiry(
+            oldest,
+            log.config,
+            now=self._services.clock.wall_ms(),
+            log_start=log.log_start_offset,
+            local_only_bytes=behind + remote.size - sum(each.log_size for each in oldest),
+            limit=log.high_watermark,
+        )
+        if expiry.log_start > log.log_start_offset:
+            self._move_log_start(expiry.log_start)
+
+    def _move_log_start(self, offset: Offset) -> None:
+        def moved(error: TidelogError | None) -> None:
+            if error is None:
+                self._services.log_start_moved(self.log)
+            else:
+                _log.warning("%s: the log start stays: %s", self, error.message)
+
+        self.replica.directory.move_log_start(self.log, offset, moved)

@@ -1,0 +1,115 @@
+"""Topics with a remote tier, against real processes and a folder as the store: leaders are killed while they copy."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.process.local_cluster import LocalCluster, LocalNode
+from tidelog.client.consumer import Consumer
+from tidelog.client.producer import Producer
+
+pytestmark = pytest.mark.integration
+
+TOPIC = "orders"
+SEGMENT_BYTES = 20_000
+START_S = 240
+"""Longer than the busiest machine takes."""
+STEP = 120
+"""Records that are produced at a time: some 30 kB."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three nodes with one store, and a topic whose copied segments leave the nodes at once."""
+    cluster = LocalCluster(
+        tmp_path / "nodes",
+        settings={
+            "remote.log.storage.url": f"file://{tmp_path}/store",
+            "remote.log.metadata.topic.num.partitions": 1,
+            "log.retention.check.interval.ms": 300,
+        },
+    )
+    with cluster:
+        cluster.wait_healthy(START_S)
+        cluster.create_topic(
+            TOPIC,
+            1,
+            min_insync_replicas="2",
+            remote_storage_enable="true",
+            segment_bytes=str(SEGMENT_BYTES),
+            local_retention_bytes="0",
+            file_delete_delay_ms="0",
+        )
+        cluster.wait_healthy(START_S)
+        yield cluster
+
+
+async def send(cluster: LocalCluster, first: int, end: int) -> None:
+    async with Producer(cluster.bootstrap, acks="all", delivery_timeout_ms=120_000, linger_ms=0) as producer:
+        for number in range(first, end):
+            await producer.send(TOPIC, b"%d." % number + b"x" * 200, partition=0)
+
+
+async def read(cluster: LocalCluster, count: int) -> list[int]:
+    found: list[int] = []
+    async with Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
+        consumer.assign([(TOPIC, 0)])
+        while len(found) < count:
+            found += [int((record.value or b"").partition(b".")[0]) for record in await consumer.poll()]
+    return found
+
+
+def leader(cluster: LocalCluster) -> LocalNode:
+    running = next(node for node in cluster.nodes if node.running)
+    (topic,) = cluster.metadata(running.node_id, TOPIC).topics
+    return cluster.nodes[topic.partitions[0].leader]
+
+
+def first_on_disk(node: LocalNode) -> int:
+    """The offset with which the first segment on a node begins; -1 while files come and go."""
+    return min((int(file.stem) for file in (node.data / f"{TOPIC}-0").glob("*.log")), default=-1)
+
+
+def wait_left(cluster: LocalCluster, end: int) -> None:
+    """Until every node that runs has at most two segments."""
+    running = [node for node in cluster.nodes if node.running]
+    cluster.wait_until(
+        lambda: all(first_on_disk(node) >= end - 2 * STEP for node in running),
+        within_s=START_S,
+        what=lambda: f"copied segments leave the nodes: {[first_on_disk(node) for node in running]} of {end}",
+    )
+
+
+@pytest.mark.deep
+def test_nothing_is_lost_or_read_twice_while_leaders_die_in_the_middle(cluster: LocalCluster) -> None:
+    """Goal: every acknowledged record is read once, from the first on, whatever the leader was doing when it was
+    killed. Method: records are produced to small segments; the leader is killed with SIGKILL three times while it
+    copies, and restarted; segments leave all nodes; a node loses its log, and fetches all of it through the leader.
+    Passed: after each step, readers of decided records get exactly what was produced."""
+    end = 0
+    for _ in range(3):
+        asyncio.run(send(cluster, end, end + 2 * STEP))
+        killed = leader(cluster).node_id
+        cluster.kill(killed)
+        asyncio.run(send(cluster, end + 2 * STEP, end + 3 * STEP))
+        end += 3 * STEP
+        cluster.start_node(killed)
+        cluster.wait_healthy(START_S)
+    assert asyncio.run(read(cluster, end)) == list(range(end))
+    wait_left(cluster, end)
+    assert asyncio.run(read(cluster, end)) == list(range(end))
+    objects = [*cluster.directory.parent.glob("store/**/*.segment")]
+    assert len(objects) >= end * 200 // SEGMENT_BYTES - 2
+
+    emptied = next(node for node in cluster.nodes if node.node_id not in (0, leader(cluster).node_id))
+    cluster.stop_node(emptied.node_id)
+    shutil.rmtree(emptied.data / f"{TOPIC}-0")
+    cluster.start_node(emptied.node_id)
+    cluster.wait_healthy(START_S)
+    wait_left(cluster, end)
+    assert asyncio.run(read(cluster, end)) == list(range(end))

@@ -1,0 +1,172 @@
+"""Topics with a remote tier on real nodes: closed segments are copied, leave the nodes, and are read from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
+from node.replicas.replica import Replica
+from node.replication_settings import ReplicationConfig
+from node.tiering_settings import TieringConfig
+from storage.directory.maintenance_config import MaintenanceConfig
+from testbed.fake_object_store import FakeObjectStore
+from tests.node.real_nodes import RealNodes, real_nodes
+from tidelog import Consumer, Producer
+from tidelog.client.admin import Admin
+from tidelog.errors import InvalidConfig
+from tidelog.types import Millis
+
+TOPIC = "orders"
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": "2000",
+    "local.retention.bytes": "0",
+    "file.delete.delay.ms": "0",
+}
+RECORDS = 60
+"""Two of them fill a segment."""
+
+
+def of_store(store: FakeObjectStore) -> Callable[[RealNodes], None]:
+    def prepare(nodes: RealNodes) -> None:
+        nodes.tiering = TieringConfig(url=store.url, partitions=1, min_isr=1)
+        nodes.maintenance = MaintenanceConfig(retention_check_ms=200)
+        nodes.open_store = lambda _url: store
+
+    return prepare
+
+
+PATIENT = ReplicationConfig(session_ms=Millis(60_000))
+"""No node is fenced because the machine is busy."""
+COORDINATORS = CoordinatorSettings(GroupSettings(partitions=1), TransactionSettings(partitions=1, min_isr=1))
+
+
+def bootstrap(nodes: RealNodes) -> str:
+    return ",".join(map(str, nodes.addresses))
+
+
+def replicas(nodes: RealNodes) -> list[Replica]:
+    found = [each.node.replicas.registry.find(TOPIC, 0) for each in nodes.nodes.values() if each.node.replicas]
+    return [each for each in found if each is not None]
+
+
+def leader(nodes: RealNodes) -> Replica:
+    return next(each for each in replicas(nodes) if each.leader is not None)
+
+
+async def produce(nodes: RealNodes, first: int, count: int) -> None:
+    async with Producer(bootstrap(nodes), linger_ms=0) as producer:
+        for number in range(first, first + count):
+            await producer.send(TOPIC, f"{number}".encode() + b"." * 900, partition=0)
+
+
+async def consumed(nodes: RealNodes, count: int, **options: object) -> list[int]:
+    """The numbers of the first records, from the start of the log."""
+    found: list[int] = []
+    async with Consumer(bootstrap(nodes), **options) as consumer:  # type: ignore[arg-type]
+        consumer.assign([(TOPIC, 0)])
+        await consumer.seek_to_beginning()
+        while len(found) < count:
+            for record in await consumer.poll():
+                assert record.value is not None
+                found.append(int(record.value.partition(b".")[0]))
+    return found
+
+
+def all_left(nodes: RealNodes, end: int) -> Callable[[], bool]:
+    """True once every replica has only what is not copied: less than two closed segments."""
+
+    def have_left() -> bool:
+        return all(end - each.log.local_log_start_offset <= 4 for each in replicas(nodes)) and bool(replicas(nodes))
+
+    return have_left
+
+
+async def test_what_left_the_nodes_is_consumed_from_the_store(tmp_path: Path) -> None:
+    store = FakeObjectStore()
+    async with (
+        real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes,
+        Admin(bootstrap(nodes)) as admin,
+    ):
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        await produce(nodes, 0, RECORDS)
+        await nodes.wait_until(all_left(nodes, RECORDS))
+        assert leader(nodes).log.log_start_offset == 0
+        assert await consumed(nodes, RECORDS) == list(range(RECORDS))
+        assert await consumed(nodes, RECORDS, isolation="read_committed") == list(range(RECORDS))
+
+        async with Consumer(bootstrap(nodes)) as consumer:
+            first, *_ = (await consumer.offsets_for_times({(TOPIC, 0): 0})).values()
+        assert first is not None and first.offset == 0, "the first record of all is in the store"
+
+        await admin.delete_records({(TOPIC, 0): 31})
+        await nodes.wait_until(lambda: not any("/00000000000000000000-" in key for key in store.objects))
+        assert await consumed(nodes, RECORDS - 31) == list(range(31, RECORDS))
+        assert store.objects
+
+
+async def test_a_store_that_fails_keeps_segments_on_the_node(tmp_path: Path) -> None:
+    """The store is down, full, and gives no answer: each record is on the node or in the store, and in the end each
+    segment has one object."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        store.fail("put", times=1)
+        store.answer_late("put", times=1)
+        store.fail("get_range", times=1)
+        store.fail("delete", times=1)
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        await produce(nodes, 0, 9)
+        assert await consumed(nodes, 9) == list(range(9))
+        await nodes.wait_until(all_left(nodes, 9))
+        segments = [key for key in store.objects if key.endswith(".segment")]
+
+        def each_once() -> bool:
+            found = [key.rpartition("/")[2][:20] for key in store.objects if key.endswith(".segment")]
+            return len(found) == len(set(found))
+
+        await nodes.wait_until(each_once)
+        assert segments
+        assert await consumed(nodes, 9) == list(range(9))
+
+        store.fail("get_range", times=2)
+        assert await consumed(nodes, 9) == list(range(9)), "what is in the cache needs no store"
+
+
+async def test_transactions_that_end_behind_the_tier(tmp_path: Path) -> None:
+    """An aborted transaction spans segments that are only in the store: readers of decided records see none of it."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        await produce(nodes, 0, 4)
+        async with Producer(bootstrap(nodes), transactional_id="t", linger_ms=0) as producer:
+            with pytest.raises(KeyError):
+                async with producer.transaction():
+                    for _ in range(9):
+                        await producer.send(TOPIC, b"-1." + b"." * 900, partition=0)
+                    raise KeyError
+        await produce(nodes, 4, 8)
+        await nodes.wait_until(all_left(nodes, 22))
+        assert await consumed(nodes, 12, isolation="read_committed") == list(range(12))
+        assert len(await consumed(nodes, 21)) == 21
+
+
+async def test_retention_counts_both_tiers(tmp_path: Path) -> None:
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        async with Admin(bootstrap(nodes)) as admin:
+            configs = {**TIERED, "retention.bytes": "10000"}
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=configs)
+            with pytest.raises(InvalidConfig, match="cannot be switched off"):
+                await admin.alter_topic(TOPIC, {"remote.storage.enable": "false"})
+        await produce(nodes, 0, 40)
+        await nodes.wait_until(lambda: leader(nodes).log.log_start_offset >= 28)
+        log = leader(nodes).log
+        assert log.log_start_offset <= 30, "10,000 bytes remain in both tiers"
+        await nodes.wait_until(lambda: len([key for key in store.objects if key.endswith(".segment")]) <= 7)
+        first = log.log_start_offset
+        assert await consumed(nodes, 40 - first) == list(range(first, 40))
