@@ -45,6 +45,7 @@ def _values(config: NodeConfig) -> Iterator[tuple[Setting[Any], Any]]:
         config.topics,
         config.coordinators.groups,
         config.coordinators.transactions,
+        config.tiering,
         config.authorizer,
         config.audit,
         config.sasl,
