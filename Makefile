@@ -59,7 +59,7 @@ SPARK_PEER_VERSION := 4.2.0
 AUDIT := build/audit
 # What a node, the client, the Spark source and the demo's own pictures import, at the versions of constraints.txt.
 DEMO_PACKAGES := click cramjam crc32c cryptography google-re2 grpcio grpcio-health-checking grpcio-reflection lz4 matplotlib \
-	protobuf psutil pyarrow pyjwt pyspark rich uvloop xxhash zstandard
+	obstore protobuf psutil pyarrow pyjwt pyspark rich uvloop xxhash zstandard
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node testbed -name '*.py' -o -name '*.pyx' 2>/dev/null)
@@ -126,8 +126,8 @@ help:  ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: need-java $(VENV)/.demo  ## Three nodes, real input (INPUT=FILE, or live telemetry), a leader killed, Spark reads all back
-	@$(PY) -m examples.demo $(if $(INPUT),--input '$(INPUT)')
+demo: need-java $(VENV)/.demo  ## Three nodes, real input (INPUT=FILE, or live telemetry), a leader killed, Spark reads all back; TIERED=1: from both tiers
+	@$(PY) -m examples.demo $(if $(INPUT),--input '$(INPUT)') $(if $(filter-out 0,$(TIERED)),--tiered)
 
 # `make check` runs these, `make test` does not run them again.
 CHECKED := tests/test_docs.py tests/test_import_arrows.py tests/test_tidy.py

@@ -11,13 +11,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from examples.demo import inputs, story
+from examples.demo import inputs, story, tier
 from examples.demo.inputs import Item
 from examples.demo.interrupts import Interrupts
 from examples.demo.ledger import Ledger
@@ -86,13 +87,19 @@ def _run(
         progress.step(text)
 
     plan = story.Plan.quick(options.rate) if options.quick else story.Plan(records_per_second=options.rate)
+    if options.tiered:
+        plan = replace(plan, configs=tier.configs(quick=options.quick))
     meter = Meter()
+    tiers = None
     step(f"starting three nodes; input: {source}")
-    with LocalCluster(directory / "cluster") as cluster:
+    settings = tier.SETTINGS if options.tiered else None
+    with LocalCluster(directory / "cluster", settings=settings, tiered=options.tiered) as cluster:
         cluster.wait_healthy()
         step(f"three nodes are up: {cluster.bootstrap}")
         with Ledger(directory / "ledger.parquet") as ledger:
             finished = interrupts.run(story.run(cluster, items, ledger, meter, plan, progress))
+        if options.tiered:
+            tiers = interrupts.run(tier.settle(cluster, progress))
         step(f"{ledger.rows:,} records acknowledged, of {finished.sent:,} sent; Spark starts and reads them")
         findings, analysis = verdict.read_back(
             cluster.bootstrap,
@@ -103,9 +110,11 @@ def _run(
             planted_loss=options.plant_loss,
             step=step,
         )
+        if tiers is not None:
+            tiers = replace(tiers, read_bytes=tier.read_bytes(cluster))
         step("the nodes stop")
     step("the nodes have stopped")
-    run = report.Run(source, plan, finished, meter, findings, analysis, options.plant_loss, progress.seconds)
+    run = report.Run(source, plan, finished, meter, findings, analysis, options.plant_loss, progress.seconds, tiers)
     verdict.print_verdict(run, progress)
     verdict.save(run, options.out)
     progress.say(f"{options.out}/report.json, failover.png and analytics.png say more")
@@ -121,6 +130,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=_positive, default=3_000, metavar="N", help="records per second (3000)")
     parser.add_argument(
         "--out", type=Path, default=Path("demo-out"), metavar="DIRECTORY", help="for the report (demo-out)"
+    )
+    parser.add_argument(
+        "--tiered",
+        action="store_true",
+        help="the topic has a remote tier, in a folder: closed segments leave the nodes",
     )
     parser.add_argument("--quick", action="store_true", help="as short as it can be")
     parser.add_argument("--keep", action="store_true", help="do not remove the nodes' directories")

@@ -19,7 +19,8 @@ from examples.demo.analysis import Result
 from examples.demo.check import Findings
 from examples.demo.meter import Latency, Meter
 from examples.demo.session import java
-from examples.demo.story import CONFIGS, PARTITIONS, REPLICAS, Plan, Story
+from examples.demo.story import PARTITIONS, REPLICAS, Plan, Story
+from examples.demo.tier import Tier
 
 PACKAGES = ("grpcio", "protobuf", "pyspark", "pyarrow", "psutil")
 
@@ -36,6 +37,8 @@ class Run:
     analysis: Sequence[Result]
     planted_loss: bool
     seconds: float
+    tier: Tier | None = None
+    """None without a remote tier."""
 
     @property
     def faults(self) -> list[str]:
@@ -45,6 +48,8 @@ class Run:
             faults.append(f"{self.story.failed} records failed, the first with: {self.story.failure}")
         if self.findings.acknowledged != self.story.sent - self.story.failed:
             faults.append(f"{self.story.sent} records were sent, {self.findings.acknowledged} are in the ledger")
+        if self.tier is not None:
+            faults += self.tier.faults
         return faults
 
     @property
@@ -98,7 +103,12 @@ def as_json(run: Run) -> dict[str, Any]:
             "after_healing": _rounded(meter.latency(story.at("healed"))),
             "all": _rounded(meter.latency()),
         },
-        "cluster": {"nodes": 3, "topic": {"partitions": PARTITIONS, "replicas": REPLICAS, **CONFIGS}, "acks": "all"},
+        "cluster": {
+            "nodes": 3,
+            "topic": {"partitions": PARTITIONS, "replicas": REPLICAS, **run.plan.configs},
+            "acks": "all",
+        },
+        "tier": None if run.tier is None else asdict(run.tier),
         "machine": machine(),
         "versions": versions(),
         "marks": [{"name": mark.name, "at": round(mark.at, 3), "text": mark.text} for mark in story.marks],

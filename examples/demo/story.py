@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,6 +49,8 @@ class Plan:
     """How long the load continues without the killed node after its partitions acknowledge again."""
     after: float = 5.0
     records_per_second: int = 3_000
+    configs: Mapping[str, str] = field(default_factory=lambda: CONFIGS)
+    """Settings of the topic."""
 
     @classmethod
     def quick(cls, records_per_second: int) -> Plan:
@@ -112,7 +114,7 @@ async def run(
         Admin(cluster.bootstrap) as admin,
         Producer(cluster.bootstrap, acks="all", request_timeout_ms=10_000) as producer,
     ):
-        await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=REPLICAS, configs=CONFIGS)
+        await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=REPLICAS, configs=plan.configs)
         await admin.create_topic(COUNTS_TOPIC, partitions=1, replication_factor=REPLICAS)
         scene = _Scene(cluster, admin, meter, progress, story)
         await scene.wait_full("every replica in sync", HEAL_SECONDS_MAX)

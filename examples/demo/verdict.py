@@ -67,6 +67,8 @@ def print_verdict(run: report.Run, progress: Progress) -> None:
             ("latency during the failover, p50 / p99 / max", _latency(run.disturbed)),
         ],
     )
+    if run.tier is not None:
+        progress.table("The two tiers", ("", ">"), run.tier.rows())
     for example in findings.examples:
         progress.say(f"  {example}")
     if run.planted_loss:

@@ -47,6 +47,12 @@ TIER: Final = MetricTable[TierFigures](
         "grows: as the segments; they fill the disks of the nodes",
     ),
     Metric(
+        "tidelog_remote_read_bytes_total",
+        "Bytes that reads took from the object store",
+        lambda t: t.read_bytes,
+        "none: load; a store bills for it",
+    ),
+    Metric(
         "tidelog_remote_cache_bytes",
         "Memory that parts of remote segments use",
         lambda t: t.cached_bytes,

@@ -48,11 +48,14 @@ GRPC_ABOVE: Final = 100
 """How much higher the port of a listener GRPC is than that of the listener KAFKA, if ports are chosen."""
 METRICS_ABOVE: Final = 200
 """The same for the port of the metrics."""
+STORE_FOLDER: Final = "object-store"
+"""In the directory of a cluster: the object store of its remote tier, if it has one."""
 
 _KAFKA: Final = "KAFKA"
 _INNER: Final = "INNER"
 _METRICS: Final = "metrics.listener"
 _BETWEEN: Final = "inter.broker.listener.name"
+_STORE_URL: Final = "remote.log.storage.url"
 
 _POLL_S: Final = 0.05
 _CREATE_S: Final = 20.0
@@ -145,17 +148,24 @@ class LocalCluster:
         inner: bool = False,
         kafka: bool = False,
         tls: Tls | None = None,
+        tiered: bool = False,
     ) -> None:
         """directory: created if missing; an existing cluster in it is continued, with at least its nodes. settings:
         further configuration (`{"broker.session.timeout.ms": 1000}`). first_port: port of the listener KAFKA of node 0,
         the other nodes follow, their listeners GRPC are 100 and their metrics 200 higher; 0: any. Addresses of an
         existing cluster are kept. inner: nodes reach each other at a
-        listener INNER. kafka: there is a listener KAFKA. tls: the files for queries at the listener GRPC. Raises
+        listener INNER. kafka: there is a listener KAFKA. tls: the files for queries at the listener GRPC. tiered: the
+        nodes have a remote tier, whose store is a folder in `directory`; a cluster that has one keeps it. Raises
         ClusterFailed if the directory has more nodes."""
         self.directory = Path(directory).resolve()
+        self.store: Path | None = None
+        """The folder that is the object store of the remote tier; None without a tier in this directory."""
+        # Once segments have left the nodes, the nodes need the store at each start.
+        if tiered or (self.directory / STORE_FOLDER).is_dir():
+            self.store = self.directory / STORE_FOLDER
         self._environment = dict(environment or {})
         self._tls = tls
-        self._settings = dict(settings or {})
+        self._settings = {**({} if self.store is None else {_STORE_URL: self.store.as_uri()}), **(settings or {})}
         self._is_new = node_count(self.directory) == 0
         self.nodes = self._prepare(nodes, first_port, inner=inner, kafka=kafka)
         self.write_configs()

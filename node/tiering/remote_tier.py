@@ -78,6 +78,8 @@ class TierFigures:
     cached_bytes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
+    read_bytes: int = 0
+    """What reads took from the object store."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +140,13 @@ class RemoteTier:
         found = TierFigures(self._services.meter, len(waiting), size, failing)
         if cache is None:
             return found
-        return replace(found, cached_bytes=cache.size, cache_hits=cache.hits, cache_misses=cache.misses)
+        return replace(
+            found,
+            cached_bytes=cache.size,
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+            read_bytes=cache.missed_bytes,
+        )
 
     async def _work(self, *, copies: bool) -> None:
         """Make the steps of leaders that know the tier, or those of all others."""

@@ -115,3 +115,20 @@ def test_a_cluster_without_a_controller_has_not_started(tmp_path: Path, monkeypa
         answer = admin_pb2.DescribeClusterResponse(nodes=nodes, controller_id=controller)
         monkeypatch.setattr(cluster, "describe", lambda _node, answer=answer: answer)
         assert cluster._joined() is is_up
+
+
+def test_a_folder_is_the_object_store_of_a_tiered_cluster(
+    tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And stays it when the directory is started again without the option: segments may be in the store only."""
+    home = tmp_path / "with a space"
+    for options in (("--tiered",), ()):
+        assert main(["up", "--data", str(home), "-n", "1", *options, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["object_store"] == str(home / "object-store")
+        config = (home / "node-0" / "tidelog.toml").read_text(encoding="utf-8")
+        assert f'"remote.log.storage.url" = "file://{tmp_path}/with%20a%20space/object-store"' in config
+    assert main(["up", "--data", str(home)]) == 0
+    assert f"remote tier in {home}/object-store" in capsys.readouterr().err
+    assert main(["up", "--data", str(tmp_path / "plain"), "-n", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["object_store"] is None
+    assert not (tmp_path / "plain" / "object-store").exists()

@@ -15,7 +15,7 @@ def test_the_demo_installs_what_nodes_clients_and_the_spark_source_need() -> Non
     extras = project["optional-dependencies"]
     needed = [
         *project["dependencies"],
-        *(line for name in ("arrow", "cli", "server", "spark") for line in extras[name]),
+        *(line for name in ("arrow", "cli", "server", "spark", "tiering") for line in extras[name]),
     ]
     names = {re.split("[>=;]", line)[0].lower() for line in needed if not line.startswith("tidelog[")}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")

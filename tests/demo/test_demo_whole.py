@@ -141,3 +141,21 @@ def test_a_file_that_cannot_be_read_is_named_before_anything_starts(tmp_path: Pa
     assert process.returncode == 2
     assert "absent.log" in output
     assert left_over(tmp_path) == []
+
+
+@pytest.mark.deep
+def test_with_a_remote_tier_all_is_read_back_from_the_store(tmp_path: Path) -> None:
+    """The whole demo, as above, with a topic whose closed segments leave the nodes: Spark reads them from the store."""
+    with demo(tmp_path, "--tiered", "--rate", "1500") as process:
+        output, _ = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0, output
+    assert "PASSED" in output
+    assert "read from the object store" in output
+    found = report(tmp_path)
+    counts, tier = found["counts"], found["tier"]
+    assert counts["sent"] == counts["acknowledged"] > 1_000
+    assert counts["missing"] == counts["out_of_order"] == counts["read_twice"] == 0
+    assert tier["segments"] > 6
+    assert tier["remote_records"] + tier["local_records"] == counts["read"]
+    assert tier["read_bytes"] > tier["remote_records"]
+    assert left_over(tmp_path) == []

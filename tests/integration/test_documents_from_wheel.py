@@ -286,7 +286,7 @@ NOT_RUN = {
     "up": STARTS,
     "up --nodes 3": STARTS,
     "up --nodes 3 --data DIRECTORY": STARTS,
-    "up --nodes 3 --data DIR --port 9092": STARTS,
+    "up --nodes 3 --data DIR --port 9092 --tiered": STARTS,
     "node run --config FILE": STARTS,
     "node probe HOST:PORT --ready": "as tidelog-probe, of which docs/operations.md speaks",
     "topic delete-records NAME -o 0=1000 -o 1=latest": DELETES,

@@ -92,9 +92,15 @@ async def test_what_left_the_nodes_is_consumed_from_the_store(tmp_path: Path) ->
         Admin(bootstrap(nodes)) as admin,
     ):
         await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        assert await admin.list_offsets([(TOPIC, 0)], "latest-tiered") == {(TOPIC, 0): -1}, "nothing is copied yet"
         await produce(nodes, 0, RECORDS)
         await nodes.wait_until(all_left(nodes, RECORDS))
         assert leader(nodes).log.log_start_offset == 0
+        partition = (TOPIC, 0)
+        assert await admin.list_offsets([partition], "earliest") == {partition: 0}
+        local = leader(nodes).log.local_log_start_offset
+        assert await admin.list_offsets([partition], "earliest-local") == {partition: local}
+        assert await admin.list_offsets([partition], "latest-tiered") == {partition: local - 1}
         assert await consumed(nodes, RECORDS) == list(range(RECORDS))
         assert await consumed(nodes, RECORDS, isolation="read_committed") == list(range(RECORDS))
 

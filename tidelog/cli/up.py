@@ -11,6 +11,7 @@ from tidelog.cli.declared import Option, declared_command
 from tidelog.cli.output import Json, counted, print_json
 from tidelog.cli.server_packages import server_module
 from tidelog.standard_streams import say
+from tidelog.tiering.obstore_store import open_object_store
 
 NODES = 3
 """Nodes of a new cluster."""
@@ -43,6 +44,14 @@ def up(
             show_default=str(PORT),
         ),
     ] = None,
+    tiered: Annotated[
+        bool,
+        Option(
+            "--tiered",
+            help="Topics can have a remote tier (remote.storage.enable=true); its object store is a folder in --data. "
+            "Needs the extra tiering. A directory that was started with it keeps it.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start nodes on this machine and keep them running until interrupted (Ctrl-C).
@@ -58,7 +67,9 @@ def up(
         # All nodes of the directory are started, even if fewer are named: fewer might not be a majority of the voters.
         count = max(nodes or existing or NODES, existing)
         base = next(each for each in (port, first_port, PORT) if each is not None)
-        cluster = local.LocalCluster(data, count, first_port=base, kafka=True)
+        cluster = local.LocalCluster(data, count, first_port=base, kafka=True, tiered=tiered)
+        if cluster.store is not None:
+            open_object_store(cluster.store.as_uri())  # a missing package is reported here, as above
         cluster.run(ready=lambda: _announce(cluster, nodes, port, as_json=as_json), say=say)
     except local.ClusterFailed as failure:
         for line in f"tidelog: {failure}".splitlines():  # with the last lines of a node's log
@@ -87,6 +98,7 @@ def _announce(cluster: Any, asked: int | None, port: int | None, *, as_json: boo
             "metrics": [f"http://{node.metrics}/metrics" for node in cluster.nodes],
             "nodes": len(cluster.nodes),
             "data": str(cluster.directory),
+            "object_store": None if cluster.store is None else str(cluster.store),
             "pids": pids,
         }
         print_json(document)
@@ -95,6 +107,11 @@ def _announce(cluster: Any, asked: int | None, port: int | None, *, as_json: boo
     say(f"for clients of Kafka: {cluster.kafka_bootstrap}")
     say(f"web console: {', '.join(f'http://{node.metrics}/' for node in cluster.nodes)}; metrics at /metrics")
     say(f"processes {', '.join(map(str, pids))}; data in {cluster.directory}; Ctrl-C stops them")
+    if cluster.store is not None:
+        say(
+            f"remote tier in {cluster.store}, for topics with -c remote.storage.enable=true; local.retention.* says "
+            "what stays on the nodes"
+        )
     say(f"try: tidelog topic create greetings -b {first.address}")
     kcat = f"-b {first.kafka} -t greetings"
     say(f"then, with kcat: echo hello | kcat -P {kcat}; kcat -C -e {kcat}")

@@ -62,7 +62,9 @@ from tidelog.security.acls import (
 )
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import (
+    EARLIEST_LOCAL,
     LATEST,
+    LATEST_TIERED,
     ByPartition,
     DirectoryId,
     EpochEnd,
@@ -84,6 +86,9 @@ __all__ = [
 ]
 
 Known = TypeVar("Known", AclBinding, AclDecision)
+
+_OF_TIERS: Final = {"earliest-local": EARLIEST_LOCAL, "latest-tiered": LATEST_TIERED}
+"""Places in a log with a remote tier, by the names of Kafka's tools."""
 
 DIRECTORY_CORDONS: Final = 10
 """The feature level from which every node knows cordons of log directories."""
@@ -392,17 +397,21 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
     async def list_offsets(
         self,
         partitions: Iterable[Place],
-        place: Literal["earliest", "latest"] | datetime = "latest",
+        place: Literal["earliest", "latest", "earliest-local", "latest-tiered"] | datetime = "latest",
         *,
         isolation: IsolationLevel = "read_uncommitted",
         on_missing: Callable[[TopicPartition, TidelogError], None] | None = None,
     ) -> ByPartition[Offset]:
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
-        record, an aware datetime is the first record at or after that time (the end if there is none). isolation: with
+        record, an aware datetime is the first record at or after that time (the end if there is none). With a remote
+        tier, "earliest-local" is where the log on the leader's disk starts, and "latest-tiered" the last offset that is
+        copied to the object store (-1 if none is). isolation: with
         "read_committed" the log ends at the first transaction that is open. on_missing: called with each partition
         whose leader does not answer within `patience_ms`, and its error; the others are returned. None: the call
         fails."""
-        wanted = dict.fromkeys(topic_partitions(partitions), timestamp_of(place))
+        in_tiers = _OF_TIERS.get(place) if isinstance(place, str) else None
+        timestamp = timestamp_of(place) if in_tiers is None else in_tiers
+        wanted = dict.fromkeys(topic_partitions(partitions), timestamp)
         level = isolation_of(isolation)
         positions = await list_positions(
             self._cluster,

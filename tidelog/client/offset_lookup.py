@@ -28,6 +28,7 @@ from tidelog.types import (
     EARLIEST,
     INT64_MAX,
     LATEST,
+    LATEST_TIERED,
     NO_LEADER_EPOCH,
     Endpoint,
     EpochEnd,
@@ -110,6 +111,7 @@ async def list_positions(
     """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
     offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
 
+    EARLIEST_LOCAL and LATEST_TIERED work likewise; -1 if nothing is in the remote tier.
     isolation: defines the end of the log. A timestamp after the last record yields the end.
     known: returns the newest leader epoch in which records of a partition were read or committed; a leader of an older
     epoch is not queried.
@@ -122,7 +124,7 @@ async def list_positions(
     """Partitions without a record at or after the timestamp."""
 
     def take(key: TopicPartition, answer: data_pb2.ListedOffset) -> bool:
-        if answer.offset != -1:
+        if answer.offset != -1 or wanted[key] == LATEST_TIERED:
             found[key] = EpochEnd(LeaderEpoch(answer.leader_epoch), Offset(answer.offset))
         elif key in later:
             on_error(key, RequestTimedOut("a node does not know the end of its log yet: try again"))
@@ -130,7 +132,7 @@ async def list_positions(
         else:
             later.add(key)
             asked[key] = LATEST
-        return answer.offset != -1
+        return key in found
 
     await _list_offsets(cluster, asked, take, known, isolation, timeout_ms=timeout_ms, on_error=on_error)
     return {key: found[key] for key in wanted if key in found}

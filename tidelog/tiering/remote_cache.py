@@ -33,13 +33,13 @@ class Part(NamedTuple):
 
 class RemoteCache:
     """Least recently used parts leave first. Thread-safe. `hits`: parts that were here. `misses`: parts that
-    were read from a store."""
+    were read from a store, `missed_bytes` their bytes."""
 
     def __init__(self, size_max: int) -> None:
         """size_max: bytes."""
         self.size_max = size_max
         self.size = 0
-        self.hits = self.misses = 0
+        self.hits = self.misses = self.missed_bytes = 0
         self._lock = Lock()
         self._parts: OrderedDict[Part, bytes] = OrderedDict()
         self._loading: dict[str, tuple[Lock, int]] = {}
@@ -57,6 +57,7 @@ class RemoteCache:
         size = len(data) + _OVERHEAD_BYTES
         with self._lock:
             self.misses += 1
+            self.missed_bytes += len(data)
             if part in self._parts or size > self.size_max:
                 return
             self._parts[part] = data
