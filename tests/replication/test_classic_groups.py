@@ -9,14 +9,14 @@ import pytest
 
 from replication.coordination.classic_requests import DescribeClassicGroups, DescribedClassicGroup
 from replication.coordination.groups import classic_members
-from tests.replication import classic_append_stories, classic_stories
+from tests.replication import classic_append_stories, classic_static_stories, classic_stories
 from tests.replication.classic_clients import ClassicClient, said
 from tests.replication.classic_stories import pair, world
 from tests.replication.group_stories import Client, Coordinator
 
 STORIES = [
     each
-    for stories in (classic_stories, classic_append_stories)
+    for stories in (classic_stories, classic_static_stories, classic_append_stories)
     for each in vars(stories).values()
     if inspect.isfunction(each) and each.__module__ == stories.__name__ and not inspect.signature(each).parameters
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.replication import classic_append_stories, classic_stories, migration_stories
+from tests.replication import classic_append_stories, classic_static_stories, classic_stories, migration_stories
 from tests.replication import quorum_core_stories as core_stories
 from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim.mutants import classic, migrations, quorum
@@ -210,38 +210,44 @@ IN_GROUPS = [
     InGroups(
         classic.static_members_are_strangers_after_a_restart,
         "KIP-345",
-        classic_stories.static_member_restarts_without_a_rebalance,
+        classic_static_stories.static_member_restarts_without_a_rebalance,
         "it keeps its place",
     ),
     InGroups(
         classic.instance_ids_are_not_compared,
         "KIP-345",
-        classic_stories.static_member_restarts_without_a_rebalance,
+        classic_static_stories.static_member_restarts_without_a_rebalance,
         "the process before it is fenced",
     ),
     InGroups(
         classic.replacements_are_not_recorded,
         "trap 15",
-        classic_stories.instance_ids_outlive_the_coordinator,
+        classic_static_stories.instance_ids_outlive_the_coordinator,
         "the replacement is recorded",
     ),
     InGroups(
         classic.instance_ids_are_not_loaded,
         "trap 15",
-        classic_stories.instance_ids_outlive_the_coordinator,
+        classic_static_stories.instance_ids_outlive_the_coordinator,
         "the replacement is recorded",
     ),
     InGroups(
         classic.a_restarted_leader_assigns,
         "KIP-814",
-        classic_stories.static_leader_restarts,
+        classic_static_stories.static_leader_restarts,
         "it leads, and does not assign",
     ),
     InGroups(
         classic.away_static_members_are_removed,
         "KIP-345",
-        classic_stories.static_member_that_is_away_keeps_its_place,
+        classic_static_stories.static_member_that_is_away_keeps_its_place,
         "its session has not timed out",
+    ),
+    InGroups(
+        classic.restarted_members_never_gave_anything_up,
+        "KIP-429",
+        classic_static_stories.static_member_restarts_before_it_confirms_what_it_gave_up,
+        "what the process before it gave up is free now",
     ),
     InGroups(
         classic.a_repeated_join_leaves_the_first_without_an_answer,
@@ -258,7 +264,7 @@ IN_GROUPS = [
     InGroups(
         classic.a_removed_member_has_no_answer,
         "waiting requests",
-        classic_stories.restarted_static_member_fences_requests_that_wait,
+        classic_static_stories.restarted_static_member_fences_requests_that_wait,
         "no request is left without an answer",
     ),
     InGroups(

@@ -5,12 +5,14 @@ changed when its record is applied.
 
 Differences to Kafka 4.1: a JoinGroup that waits is answered when its member sends another one, and a SyncGroup when its
 member leaves; a SyncGroup during a rebalance is told so, whatever protocol it names; a group is not recorded before it
-has its first generation; a coordinator that takes over leaves out some numbers of generations.
+has its first generation; a coordinator that takes over leaves out some numbers of generations; a static member that
+restarts before it has confirmed what it gave up begins a rebalance.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,10 +32,16 @@ from replication.coordination.classic_requests import (
 )
 from replication.coordination.coordinator_machine import Decision, Instant
 from replication.coordination.groups.classic_group import NO_ASSIGNMENT, ClassicGroup, ClassicMember
-from replication.coordination.groups.classic_protocols import elected, names_of
+from replication.coordination.groups.classic_protocols import elected, metadata_of, names_of
 from replication.coordination.groups.classic_rebalances import NEW_MEMBER_JOIN_MS, ClassicRebalances, rebalances
 from replication.coordination.groups.classic_states import ClassicCause, ClassicState
 from replication.coordination.groups.classic_step import ClassicStep
+from replication.coordination.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL,
+    NamedPartitions,
+    assignment_in,
+    subscription_in,
+)
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.member_timers import MemberTimers, TimerKey, TimerKind
@@ -218,7 +226,8 @@ class ClassicMembers:
         group.replace(old, member)
         self._rebalances.expect_heartbeat(group, member)
         protocols = (each.protocols for each in group.members.values())
-        if group.state is ClassicState.STABLE and elected(protocols, group.common_protocols) == group.protocol:
+        is_same = elected(protocols, group.common_protocols) == group.protocol
+        if group.state is ClassicState.STABLE and is_same and not _gives_up(group, old):
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             step.records.append(group.record(assignments, step.wall_ms))
             step.answer(asked.ticket, self._kept_place(group, member, former_leader, asked.request))
@@ -410,6 +419,24 @@ def timeouts_of(request: JoinGroup) -> tuple[int, int]:
     """Of the session and of rebalances. Kafka's version 0 has no rebalance timeout: the session is its limit, too."""
     rebalance_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms, request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms
+
+
+def _gives_up(group: ClassicGroup, member: ClassicMember) -> bool:
+    """Whether a member had more when it joined the present generation than it was assigned. A cooperative member joins
+    again once it has given that up, and only then does the leader assign it to others. A process that takes the place
+    of such a member has nothing to give up, so that it would never join again: the partitions would stay without an
+    owner."""
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        return False
+    subscription = subscription_in(metadata_of(member.protocols, group.protocol))
+    if subscription is None:
+        return False
+    assignment = assignment_in(member.assignment)
+    return bool(_named(subscription.owned_partitions) - _named(assignment.assigned_partitions if assignment else ()))
+
+
+def _named(topics: Iterable[NamedPartitions]) -> set[tuple[str, int]]:
+    return {(each.topic, partition) for each in topics for partition in each.partitions}
 
 
 def _check_generation(group: ClassicGroup, generation: int) -> None:

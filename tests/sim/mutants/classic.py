@@ -318,6 +318,11 @@ def a_restarted_leader_assigns(patch: Patch) -> None:
     patch.setattr(ClassicMembers, "_kept_place", leading)
 
 
+def restarted_members_never_gave_anything_up(patch: Patch) -> None:
+    """A static member that restarts keeps its place although the process before it had more: nobody gets that."""
+    patch.setattr(classic_members, "_gives_up", lambda group, member: False)
+
+
 def away_static_members_are_removed(patch: Patch) -> None:
     """A static member that restarts during a rebalance loses its place."""
     end_join = ClassicRebalances._end_join
