@@ -53,6 +53,18 @@ TIER: Final = MetricTable[TierFigures](
         "none: load; a store bills for it",
     ),
     Metric(
+        "tidelog_remote_follower_starts_total",
+        "Replicas that began behind the remote tier, or were so far behind that they did so again",
+        lambda t: t.starts,
+        "one for each replica that is added or lost; rises without that: followers are slower than local retention",
+    ),
+    Metric(
+        "tidelog_remote_follower_start_errors_total",
+        "Attempts of these that failed; each is repeated, at the latest after 30 s",
+        lambda t: t.start_errors,
+        "rises: the replica stays out of the in-sync set; the log names partition and cause (tiering.md, Stores)",
+    ),
+    Metric(
         "tidelog_remote_cache_bytes",
         "Memory that parts of remote segments use",
         lambda t: t.cached_bytes,

@@ -113,6 +113,7 @@ class NodeCoordinators:
             None if store is None else RemoteTier(replicas, client, store, clock=clock, rng=rng, pause_ms=pause_ms)
         )
         """None: this node has no object store."""
+        self._remote_starts, self._remote_pages = replicas.remote_starts, client.pages
         self.lag = GroupLag(
             self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
         )
@@ -173,6 +174,8 @@ class NodeCoordinators:
             tasks.create_task(self.remote_logs.run(), name="remote log coordinators")
             if self.tier is not None:
                 tasks.create_task(self.tier.run(), name="remote tier")
+            if self._remote_starts is not None:
+                tasks.create_task(self._remote_starts.run(self._remote_pages), name="remote starts")
 
     def figures(self) -> tuple[CoordinatorFigures, ...]:
         """The present state of the coordinators of each kind, for the metrics."""

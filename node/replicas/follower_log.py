@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
+from node.replicas.remote_starts import RemoteStart
 from replication.partition.follower_events import FetchAgainFrom, LogView, RestartAt, TruncateTo
 from storage.directory.kept_copy import copied_first
 from storage.directory.log_directory import LogDirectory
@@ -63,7 +64,7 @@ def unended_transaction(log: Log, records: Buffer, held_from: Offset) -> Offset 
 
 
 def begin_truncation(
-    log: Log, directory: LogDirectory, effect: TruncateTo | FetchAgainFrom | RestartAt
+    log: Log, directory: LogDirectory, effect: TruncateTo | FetchAgainFrom | RestartAt | RemoteStart
 ) -> TruncationTicket | None:
     """Begin to truncate or to empty the log; None if there is nothing to truncate. If this removes committed records
     that the leader lacks, after an unclean election, a copy of the log is kept. Raises as `Log.begin_truncation`."""
@@ -72,6 +73,10 @@ def begin_truncation(
         case FetchAgainFrom(offset, reason):
             _log.info("%s", reason)
             return log.begin_truncation(offset, fully=offset <= log.log_start_offset)
+        case RemoteStart(offset, part):
+            text = "%s: offsets %d..%d are in the remote tier, the log goes on behind them; it ended at %d"
+            _log.info(text, log.topic_partition, part.log_start, offset - 1, log.log_end_offset)
+            return log.begin_truncation(offset, remote=part)
         case TruncateTo(offset):
             _log.info("%s: truncating from %d to %d: it diverges", log.topic_partition, log.log_end_offset, offset)
             ticket = log.begin_truncation(offset)

@@ -18,6 +18,7 @@ from typing import Final
 
 from node.api.fetch import PartitionFetch
 from node.replicas.follower_log import begin_truncation, prepare_append, unended_transaction, view_of
+from node.replicas.remote_starts import RemoteStart
 from node.replicas.replica_services import ReplicaParts
 from node.replicas.role_log import RoleChange
 from node.replicas.waiting_fetch import wake_all
@@ -30,7 +31,9 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tidelog.errors import (
     CorruptLog,
+    InvalidConfig,
     NotLeaderOrFollower,
+    OffsetNotAvailable,
     TidelogError,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -171,6 +174,8 @@ class FollowerReplica:
             unended_transaction(self._log, answer.records, answer.held_from) if len(answer.records) else None,
             answer.held_from != NOTHING_HELD,
             self._is_counted,
+            answer.local_log_start,
+            tuple(answer.epochs) if answer.local_log_start else (),
         )
         self._carry_out(self.core.handle(event), answer)
 
@@ -205,29 +210,16 @@ class FollowerReplica:
                     self._move_log_start(offset)
                 case events.ReportDurable(durable_offset, log_start):
                     self._report_durable(self, durable_offset, log_start)
-                case events.RetryLater(_, error):
-                    level = logging.DEBUG if self._is_early(error) else logging.INFO
-                    at_node = self._leader_node
-                    _log.log(level, "%s: node %d rejected a fetch, will retry: %s", self, at_node, error.message)
+                case events.RetryLater():
+                    self._log_pause(effect)
                     self._services.schedule.attend(self)
                 case events.AppendRecords():
                     assert answer is not None, "records are part of an answer"
-                    began_ns = self._services.meters.now_ns()
-                    try:
-                        prepare_append(self._log, answer, self.leader_epoch)
-                        self._log.append(
-                            answer.records,
-                            assign_offsets=False,
-                            leader_epoch=self.leader_epoch,
-                            epochs=answer.epochs,
-                        )
-                    except TidelogError as error:
-                        queue += self._change_failed(error)
-                    else:
-                        self._services.meters.appended_since(self._directory.path, began_ns)
-                        queue += self._log_changed()
+                    queue += self._append(answer)
                 case events.TruncateTo() | events.FetchAgainFrom() | events.RestartAt():
                     queue += self._truncate(effect)
+                case events.RestartBehindRemote():
+                    queue += self._restart_behind(effect)
                 case _:
                     raise AssertionError(f"{effect} must come from StreamReady only")
 
@@ -242,14 +234,56 @@ class FollowerReplica:
         self._rejected_start = None
         self._services.move_log_start(self._log, self._directory, offset, failed)
 
+    def _append(self, answer: FetchedPartition) -> list[events.FollowerEffect]:
+        began_ns = self._services.meters.now_ns()
+        try:
+            prepare_append(self._log, answer, self.leader_epoch)
+            self._log.append(answer.records, assign_offsets=False, leader_epoch=self.leader_epoch, epochs=answer.epochs)
+        except TidelogError as error:
+            return self._change_failed(error)
+        self._services.meters.appended_since(self._directory.path, began_ns)
+        return self._log_changed()
+
+    def _log_pause(self, pause: events.RetryLater) -> None:
+        error = pause.error
+        if pause.in_remote_tier:
+            pause_ms = pause.until - self._services.clock.monotonic_ms()
+            text = "%s: cannot go on behind the remote tier yet, tries again in %d ms: %s"
+            _log.warning(text, self, pause_ms, error.message)
+            return
+        level = logging.DEBUG if self._is_early(error) else logging.INFO
+        _log.log(level, "%s: node %d rejected a fetch, will retry: %s", self, self._leader_node, error.message)
+
     def _is_early(self, error: TidelogError) -> bool:
         """True if the leader may not have received the metadata of this epoch yet."""
         if self._started_at is None or not isinstance(error, _EARLY):
             return False
         return self._services.clock.monotonic_ms() - self._started_at < EARLY_MS
 
+    def _restart_behind(self, effect: events.RestartBehindRemote) -> list[events.FollowerEffect]:
+        starts = self._services.remote_starts
+        if starts is None:
+            missing = InvalidConfig("this node has no remote.log.storage.url: set it as on the other nodes")
+            return self._remote_start_failed(missing)
+
+        def found(result: RemoteStart | TidelogError) -> None:
+            if self._ended:
+                return
+            if self._held is not None:
+                result = OffsetNotAvailable(f"the log of {self} is being moved to another log directory")
+            if isinstance(result, TidelogError):
+                self._carry_out(self._remote_start_failed(result))
+            else:
+                self._carry_out(self._truncate(result))
+
+        starts.find(self._log, effect, found)
+        return []
+
+    def _remote_start_failed(self, error: TidelogError) -> list[events.FollowerEffect]:
+        return self.core.handle(events.RemoteStartFailed(error, self._services.clock.monotonic_ms()))
+
     def _truncate(
-        self, effect: events.TruncateTo | events.FetchAgainFrom | events.RestartAt
+        self, effect: events.TruncateTo | events.FetchAgainFrom | events.RestartAt | RemoteStart
     ) -> list[events.FollowerEffect]:
         try:
             if (ticket := begin_truncation(self._log, self._directory, effect)) is not None:

@@ -29,6 +29,7 @@ from node.replicas.waiting_fetch import (
     WaitingFetch,
     committed_divergence,
     diverging_answer,
+    moved_answer,
     read_answer,
     refuse_all,
     wake_all,
@@ -401,6 +402,8 @@ class Replica:
                 )
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
+        if fetch.follower is not None and offset < log.local_log_start_offset:
+            return moved_answer(fetch, log, self.leader_epoch)
         due = fetch.is_due(now)
         if self.state is ReplicaState.TRUNCATING or (offset >= up_to and not due):
             fetch.wait()

@@ -31,6 +31,7 @@ from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
 from node.replicas.missing_logs import MissingLogs
 from node.replicas.remote_reads import RemoteReads
+from node.replicas.remote_starts import RemoteStarts
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_damage import ReplicaDamage
@@ -122,6 +123,7 @@ class ReplicaManager:
         self.damage = ReplicaDamage(
             node_id, self.registry, self._proposer, image=image, wake_soon=self.ticker.soon, apply=self._carry_out
         )
+        self.remote_starts = None if remote_reads is None else RemoteStarts(remote_reads)
         self._services = ReplicaServices(
             me=node_id,
             lag_ms_max=lag_ms_max,
@@ -139,6 +141,7 @@ class ReplicaManager:
             role_log=self._role_log,
             meters=self.meters,
             remote_reads=remote_reads,
+            remote_starts=self.remote_starts,
         )
         self._missing = self._new_missing(image)
         self._postponed: dict[Replica, None] = {}
@@ -152,6 +155,9 @@ class ReplicaManager:
         self.moves = self._new_moves(logs, image)
         self._stop = asyncio.Event()
         self.stopping = False
+        self._follow_directories(logs)
+
+    def _follow_directories(self, logs: LogManager) -> None:
         for directory in logs.directories:
             directory.when_durable.append(self._durable_moved)
             directory.when_offline.append(self._directory_failed)

@@ -9,6 +9,7 @@ from dataclasses import field
 from node.replicas.isr_proposer import IsrProposer
 from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.remote_reads import RemoteReads
+from node.replicas.remote_starts import RemoteStarts
 from node.replicas.replica_meters import ReplicaMeters
 from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
 from node.replicas.role_log import RoleLog
@@ -50,6 +51,8 @@ class ReplicaServices:
     meters: ReplicaMeters = field(default_factory=ReplicaMeters)
     remote_reads: RemoteReads | None = None
     """None: this node has no object store."""
+    remote_starts: RemoteStarts | None = None
+    """None likewise."""
 
     def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
         """Request an fsync of what was appended, if the topic requires one, and again at each review while a full disk

@@ -40,7 +40,7 @@ from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from tidelog.epochs import divergence_for_reader
-from tidelog.errors import TidelogError
+from tidelog.errors import OffsetMovedToTieredStorage, TidelogError
 from tidelog.record_exchange import AbortedStart, FetchedPartition, TopicReference
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset
 from tidelog.values import dataclass
@@ -300,6 +300,27 @@ def diverging_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch, e
         log.log_start_offset,
         diverging=end,
         correlation_id=fetch.correlation_id,
+    )
+
+
+def moved_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch) -> FetchedPartition:
+    """The records that a follower asks for are in the remote tier only: where the local log starts, and the epochs by
+    which the follower tells remote segments of this log from those of a lost epoch."""
+    offset, local = fetch.next_offset, log.local_log_start_offset
+    error = OffsetMovedToTieredStorage(
+        f"offset {offset} of {log.topic_partition} is in the remote tier: the local log starts at {local}"
+    )
+    return FetchedPartition(
+        fetch.topic_id,
+        fetch.index,
+        leader_epoch,
+        Offset(-1),
+        Offset(-1),
+        log.log_start_offset,
+        error,
+        epochs=log.epochs.entries,
+        correlation_id=fetch.correlation_id,
+        local_log_start=local,
     )
 
 

@@ -80,6 +80,10 @@ class TierFigures:
     cache_misses: int = 0
     read_bytes: int = 0
     """What reads took from the object store."""
+    starts: int = 0
+    """Logs of followers that went on behind the remote tier."""
+    start_errors: int = 0
+    """Attempts of these that failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,6 +142,8 @@ class RemoteTier:
         failing = sum(entry.pause_ms > 0 for entry in self._entries.values())
         size = sum(each.segment.size for each in waiting)
         found = TierFigures(self._services.meter, len(waiting), size, failing)
+        if (starts := self._replicas.remote_starts) is not None:
+            found = replace(found, starts=starts.found, start_errors=starts.failed)
         if cache is None:
             return found
         return replace(

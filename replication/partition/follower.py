@@ -9,7 +9,8 @@ Invariants:
      and the follower's own end of its largest epoch that is at most the leader's. With no epoch in common the log is
      emptied and restarts at its log start, but not above the leader's end nor below the leader's log start.
   4. A log that ends below the leader's log start restarts there. A log that ends above the leader's end is not reset:
-     the leader's epochs show where it diverges.
+     the leader's epochs show where it diverges. A log that ends below the leader's local log start, where the records
+     are in the remote tier only, restarts behind these (KIP-405), and starts where the leader's log does.
   5. The log start follows the leader's, as far as records are known to be committed. It never decreases. It is
      reported once it is durable: the leader then tells that the records are deleted here.
   6. The next fetch waits for the append. After a small append it also waits for the fsync, or until the next tick, and
@@ -36,7 +37,13 @@ from typing import Final, NamedTuple, assert_never
 from replication.partition import follower_events as events
 from replication.partition.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.epochs import common_end
-from tidelog.errors import CorruptRecord, OffsetNotAvailable, OffsetOutOfRange, TidelogError
+from tidelog.errors import (
+    CorruptRecord,
+    OffsetMovedToTieredStorage,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    TidelogError,
+)
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
 PAUSE_MS_MIN: Final = 50
@@ -45,6 +52,9 @@ leader."""
 
 PAUSE_MS_MAX: Final = 1_000
 """Longest pause: half a session, so that a repaired follower fetches again before its session ends."""
+
+REMOTE_PAUSE_MS_MAX: Final = 30_000
+"""Longest pause while the remote tier does not answer: this follower does not catch up by more calls."""
 
 
 class _Committed(NamedTuple):
@@ -114,6 +124,8 @@ class PartitionFollower:
                 self._log, self._committed, self._syncs = log, None, False
                 self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(FollowerCause.LOG_FAILED, error, at)
+            case events.RemoteStartFailed(error, at):
+                return self._pause(FollowerCause.REMOTE_TIER_FAILED, error, at, REMOTE_PAUSE_MS_MAX)
             case _:
                 assert_never(event)
 
@@ -248,21 +260,28 @@ class PartitionFollower:
 
     def _rejected(self, answer: events.Answered, fetch: _OpenFetch) -> list[events.FollowerEffect]:
         assert answer.error is not None
+        is_current = answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset
+        is_remote = isinstance(answer.error, OffsetMovedToTieredStorage) and answer.local_start > fetch.next_offset
+        if is_current and is_remote:
+            self._move(FollowerCause.IN_REMOTE_TIER)
+            return [events.RestartBehindRemote(answer.local_start, answer.log_start, answer.leader_history)]
         below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
-        if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:
+        if is_current and below:
             self._move(FollowerCause.BELOW_START)
             return self._restart(
                 answer.log_start, f"it ends at offset {fetch.next_offset}, below the leader's log start"
             )
         return self._pause(FollowerCause.REFUSED, answer.error, answer.at)
 
-    def _pause(self, cause: FollowerCause, error: TidelogError, at: Millis) -> list[events.FollowerEffect]:
-        bound = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
+    def _pause(
+        self, cause: FollowerCause, error: TidelogError, at: Millis, longest: int = PAUSE_MS_MAX
+    ) -> list[events.FollowerEffect]:
+        bound = min(PAUSE_MS_MIN << min(self._failures, 10), longest)
         pause = bound // 2 + self._rng.randrange(bound // 2 + 1)
         self._failures += 1
         self._move(cause)
         self._resume_at = Millis(at + pause)
-        return [events.RetryLater(self._resume_at, error)]
+        return [events.RetryLater(self._resume_at, error, cause is FollowerCause.REMOTE_TIER_FAILED)]
 
     def _waited(self, at: Millis) -> list[events.FollowerEffect]:
         if self.state is not FollowerState.SYNCING and (self.state is not FollowerState.PAUSED or at < self._resume_at):

@@ -67,6 +67,10 @@ class Answered(NamedTuple):
     """The leader keeps markers for this follower, as for every follower whose node is in service."""
     is_counted: bool = True
     """The follower's node has an in-sync or eligible replica, according to its own metadata."""
+    local_start: Offset = Offset(0)
+    """With OffsetMovedToTieredStorage: the leader's local log start."""
+    leader_history: tuple[EpochStart, ...] = ()
+    """With it: the epoch entries of the leader's log, from its log start on."""
 
 
 class LogChanged(NamedTuple):
@@ -80,6 +84,14 @@ class LogFailed:
     """A log change failed. The log is unchanged, unless the log directory went offline."""
 
     log: LogView
+    error: TidelogError
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStartFailed:
+    """`RestartBehindRemote` failed before the log was changed."""
+
     error: TidelogError
     at: Millis
 
@@ -104,7 +116,15 @@ class Waited:
 
 
 FollowerEvent: TypeAlias = (
-    StreamReady | Answered | LogChanged | DurableOffsetMoved | StartMoved | Waited | StreamBroken | LogFailed
+    StreamReady
+    | Answered
+    | LogChanged
+    | DurableOffsetMoved
+    | StartMoved
+    | Waited
+    | StreamBroken
+    | LogFailed
+    | RemoteStartFailed
 )
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -156,6 +176,17 @@ class RestartAt:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class RestartBehindRemote:
+    """Empty the log and restart it at the end of a remote segment that contains `local_start`, or ends there, with
+    the epochs and producers as of that end and this log start. Only a segment that agrees with the leader's epochs
+    counts. The driver sends `RemoteStartFailed` if the coordinator or the store does not answer, or there is none."""
+
+    local_start: Offset
+    log_start: Offset
+    history: tuple[EpochStart, ...]
+
+
 class AdvanceWatermark(NamedTuple):
     """Every record below `offset` is committed and in this log."""
 
@@ -183,6 +214,8 @@ class RetryLater:
 
     until: Millis
     error: TidelogError
+    in_remote_tier: bool = False
+    """The error is not the leader's: the remote tier or its coordinator caused it."""
 
 
 FollowerEffect: TypeAlias = (
@@ -192,6 +225,7 @@ FollowerEffect: TypeAlias = (
     | TruncateTo
     | FetchAgainFrom
     | RestartAt
+    | RestartBehindRemote
     | AdvanceWatermark
     | AdvanceLogStart
     | ReportDurable

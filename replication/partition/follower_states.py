@@ -33,11 +33,13 @@ class FollowerCause(Enum):
     DIVERGED = "the logs diverge: this one is truncated or emptied"
     MARKER_GONE = "compaction may have removed a transaction's marker: its records, or the whole log, are fetched again"
     BELOW_START = "the log ends below the leader's log start: it restarts there"
+    IN_REMOTE_TIER = "the next records are in the remote tier only: the log restarts behind them"
     REFUSED = "the leader rejected the fetch, or keeps no markers for this follower yet"
     LOG_CHANGED = "the log change is complete"
     NOT_DURABLE_YET = "a small append is complete but not durable yet"
     DURABLE = "the durable offset advanced"
     LOG_FAILED = "the log change failed"
+    REMOTE_TIER_FAILED = "the end of the remote part could not be read: the leader is asked again where that is"
     PAUSE_OVER = "the pause ended"
 
 
@@ -52,10 +54,12 @@ TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] 
     (FollowerState.OPEN, FollowerCause.DIVERGED): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.MARKER_GONE): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.BELOW_START): FollowerState.WRITING,
+    (FollowerState.OPEN, FollowerCause.IN_REMOTE_TIER): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.REFUSED): FollowerState.PAUSED,
     (FollowerState.WRITING, FollowerCause.LOG_CHANGED): FollowerState.READY,
     (FollowerState.WRITING, FollowerCause.NOT_DURABLE_YET): FollowerState.SYNCING,
     (FollowerState.WRITING, FollowerCause.LOG_FAILED): FollowerState.PAUSED,
+    (FollowerState.WRITING, FollowerCause.REMOTE_TIER_FAILED): FollowerState.PAUSED,
     (FollowerState.SYNCING, FollowerCause.DURABLE): FollowerState.READY,
     (FollowerState.SYNCING, FollowerCause.PAUSE_OVER): FollowerState.READY,
     (FollowerState.SYNCING, FollowerCause.BROKEN): FollowerState.READY,

@@ -59,7 +59,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
     """Offsets by partition, empty if there is no such file. Raises CorruptLog if it does not parse."""
     offsets = {}
-    for line in _read(files, path) or ():
+    for line in _lines(read_file(files, path), path):
         topic, partition, offset = _fields(path, line, 3)
         if not is_topic_name(topic):
             raise CorruptLog(f"{path}: {topic!r} in line {line!r} is no topic name: the file is damaged")
@@ -75,11 +75,14 @@ def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
 
 def read_epochs(files: Files, path: str) -> tuple[EpochStart, ...] | None:
     """Entries in order, None if there is no such file. Raises CorruptLog if it does not parse or is out of order."""
-    lines = _read(files, path)
-    if lines is None:
-        return None
+    data = read_file(files, path)
+    return None if data is None else decode_epochs(data, path)
+
+
+def decode_epochs(data: bytes, path: str) -> tuple[EpochStart, ...]:
+    """The entries of a leader-epoch-checkpoint, in order. path: for messages. Raises CorruptLog as `read_epochs`."""
     entries: list[EpochStart] = []
-    for line in lines:
+    for line in _lines(data, path):
         epoch, start = _fields(path, line, 2)
         entry = EpochStart(LeaderEpoch(_number(path, line, epoch)), Offset(_number(path, line, start)))
         if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
@@ -144,10 +147,10 @@ def _encode(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in [_VERSION, str(len(body)), *body]).encode()
 
 
-def _read(files: Files, path: str) -> list[str] | None:
-    data = read_file(files, path)
+def _lines(data: bytes | None, path: str) -> list[str]:
+    """The lines behind the head; none if there is no file."""
     if data is None:
-        return None
+        return []
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         raise CorruptLog(

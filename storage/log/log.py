@@ -32,7 +32,7 @@ from storage.log.log_start import LogStart
 from storage.log.log_truncation import LogTruncator
 from storage.log.log_writer import LogWriter
 from storage.log.recent_appends import RecentAppends
-from storage.log.truncation_ticket import Emptying, TruncationTicket, reported_error
+from storage.log.truncation_ticket import Emptying, RemotePart, TruncationTicket, reported_error
 from storage.log.validation import append_rules, prepare_follower, prepare_leader
 from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import Unverified
@@ -554,13 +554,17 @@ class Log(LogPositions):
             else:
                 ended = self.truncation_ran(ticket, None)
 
-    def begin_truncation(self, offset: Offset, *, fully: bool = False) -> TruncationTicket | None:
+    def begin_truncation(
+        self, offset: Offset, *, fully: bool = False, remote: RemotePart | None = None
+    ) -> TruncationTicket | None:
         """Begin `truncate_to`, or `truncate_fully_and_start_at` if `fully`. Run the ticket on any thread, then call
         `truncation_ran`, until that returns True. Until then the log must not be appended to, flushed, read or closed.
+        remote: empty the log; it then starts with these records in the remote tier, and goes on at `offset`.
         Returns None if there is nothing to do. Raises like those two."""
         self._ensure_usable()
         try:
-            self.truncation = self._truncator.begin_fully(offset) if fully else self._truncator.begin(offset)
+            empties = fully or remote is not None
+            self.truncation = self._truncator.begin_fully(offset, remote) if empties else self._truncator.begin(offset)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:

@@ -112,6 +112,13 @@ class LogPositions:
         self.log_start_offset = offset
         self.truncated_to(offset)
 
+    def restarted_behind(self, log_start: Offset, offset: Offset) -> None:
+        """The log was emptied and goes on at `offset`; the records between are in the remote tier, and so committed."""
+        self.log_start_offset = log_start
+        self.truncated_to(offset)
+        self._left_below = self.high_watermark = offset
+        self.copied_end = Offset(0)
+
     def started_at(self, offset: Offset) -> None:
         """Set the log start to `offset`, which is recorded durably already: a crash must not bring back what a reader
         could no longer read."""

@@ -25,6 +25,7 @@ from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import AbortedTransactions, HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_recovery import Replayed, rebuild
+from storage.producers.producer_snapshot import decode_snapshot
 from storage.producers.producer_state import Duplicate, ProducerChanges, ProducerStateManager
 from storage.producers.verification import NOTHING_VERIFIED, UNVERIFIED, TransactionCheck, VerificationGuard
 from storage.recovery.loaded import Damage, LoadedLog
@@ -204,6 +205,12 @@ class LogProducers:
         """The log is empty and its only segment is new."""
         self.state.clear()
         self.state.remove_snapshots_above(Offset(-1))
+        self._aborted.forget()
+        self._aborted.begin(self._segments.active.base_offset)
+
+    def begun_at(self, offset: Offset, snapshot: bytes, now: Millis) -> None:
+        """The log is empty and its only segment is new. snapshot: of what lies below, which is in its file already."""
+        self.state.begin_with(offset, decode_snapshot(snapshot, f"the producer snapshot at offset {offset}"), now)
         self._aborted.forget()
         self._aborted.begin(self._segments.active.base_offset)
 

@@ -4,7 +4,8 @@
     run      on any thread: lower the recorded offsets, durably; remove files, truncate the last segment, fsync; remove
              epoch entries above the new end, fsync; read the producer state at the new end
     proceed  on the owner's thread: the log now ends there. Emptying has a second `run`: the new log start is recorded
-             only after everything else is removed
+             only after everything else is removed. A log whose records below its new end are in the remote tier gets
+             their epochs and producers before that, and starts with them
 
 Invariants:
   1. A truncation has the log for itself from begin to end (`Log.truncation`): no append, no new flush, and no change of
@@ -25,12 +26,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from storage.log.directory_claims import DirectoryClaims
+from storage.log.directory_claims import DirectoryClaims, in_order
 from storage.log.log_positions import LogPositions
 from storage.log.log_producers import ProducersAfterTruncation
 from storage.log.log_reader import LogReader
 from storage.log.log_start import LogStart
-from storage.log.truncation_ticket import Emptying, Shortening, TruncationTicket
+from storage.log.truncation_ticket import Emptying, RemotePart, Shortening, TruncationTicket
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
@@ -62,7 +63,9 @@ class LogTruncator:
             _log.debug("%s: nothing to truncate at offset %d: the log ends at %d", log.path, offset, log.log_end_offset)
             return None
         if offset < max(self._segments.first.base_offset, log.log_start_offset):
-            return self.begin_fully(min(offset, log.log_end_offset))
+            # Not at `offset` if records below it are in the remote tier only: they would count as deleted.
+            has_remote = log.local_log_start_offset > log.log_start_offset
+            return self.begin_fully(min(offset, log.log_start_offset if has_remote else log.log_end_offset))
         last = self._segments.last_below(offset)
         end = last.end_below(offset)
         kept, position = self._epochs.below(end), last.truncation_position(end)
@@ -114,8 +117,9 @@ class LogTruncator:
         if not sound:
             raise Hole(position, end, offset)
 
-    def begin_fully(self, offset: Offset) -> TruncationTicket:
-        """Begin to empty the log and set its start to `offset`."""
+    def begin_fully(self, offset: Offset, remote: RemotePart | None = None) -> TruncationTicket:
+        """Begin to empty the log and set its start to `offset`. remote: of the records below `offset`, with which the
+        log starts then; None: it starts at `offset`."""
         log = self._log
         assert offset >= 0, f"{log.path} cannot start at offset {offset}"
         _log.debug("%s: emptying the log, to start at offset %d; log end %d", log.path, offset, log.log_end_offset)
@@ -130,6 +134,7 @@ class LogTruncator:
             self._epochs.version + 1,
             (),
             self._front.free_names,
+            remote=remote,
         )
 
     def _lower(self, claimed: Offset, durable_offset: Offset) -> Callable[[], None]:
@@ -167,11 +172,15 @@ class LogTruncator:
         if isinstance(ticket, Shortening):
             self._shorten(ticket)
         elif isinstance(ticket, Emptying) and ticket.move_start is None:
-            log = self._log
-            ticket.move_start = self._claims.starting(log.topic_partition, ticket.end)
+            tp, end, remote = self._log.topic_partition, ticket.end, ticket.remote
+            if remote is None:
+                ticket.move_start = self._claims.starting(tp, end)
+            else:  # the local start last: segments below it are not missed any more
+                starts = self._claims.starting(tp, remote.log_start), self._claims.starting_locally(tp, end)
+                ticket.move_start = in_order(*starts)
             return False
-        else:
-            self._empty(ticket.end)
+        elif isinstance(ticket, Emptying):
+            self._empty(ticket.end, ticket.remote)
         return True
 
     def _shorten(self, ticket: Shortening) -> None:
@@ -187,14 +196,20 @@ class LogTruncator:
         log.lost.reset(log.producers.truncated(ticket.producers))
         log.truncated_to(end)
 
-    def _empty(self, offset: Offset) -> None:
+    def _empty(self, offset: Offset, remote: RemotePart | None) -> None:
         log = self._log
-        figures = log.log_start_offset, log.log_end_offset, offset
-        _log.info("%s: emptied: had log start %d and log end %d, both are %d now", log.path, *figures)
+        start = offset if remote is None else remote.log_start
+        figures = log.log_start_offset, log.log_end_offset, start, offset
+        _log.info("%s: emptied: had log start %d and log end %d, has %d and %d now", log.path, *figures)
         self._segments.drop_behind(None)
         self._epochs.restore(())
         self._segments.begin(offset, log.config, log.clock.wall_ms())
         log.lost.reset(None)
-        log.restarted_at(offset)
-        log.producers.emptied()
+        if remote is None:
+            log.restarted_at(offset)
+            log.producers.emptied()
+        else:
+            self._epochs.restore(remote.epochs)
+            log.restarted_behind(remote.log_start, offset)
+            log.producers.begun_at(offset, remote.producers, log.clock.wall_ms())
         self._flush.start_at(offset)

@@ -10,12 +10,24 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.files.file_system import File, Files, remove_files, sync_all
+from storage.files.file_system import File, Files, remove_files, sync_all, write_file
 from storage.log.log_producers import ProducersAfterTruncation
+from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.agreed_indexes import remove_agreements
 from storage.segment.epoch_cache import EpochFile
 from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path
 from tidelog.types import EpochStart, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePart:
+    """What a log knows of its records that only the remote tier has, if its local part begins behind them."""
+
+    log_start: Offset
+    epochs: tuple[EpochStart, ...]
+    """Their leader epochs; the first begins at the log start."""
+    producers: bytes
+    """The producers as of their end, as in a .snapshot file, whose checksum is right."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,14 +98,20 @@ class Shortening(TruncationTicket):
 @dataclass(slots=True, eq=False, kw_only=True)
 class Emptying(TruncationTicket):
     """A truncation that empties the log: it then starts and ends at `end`. move_start: makes the new start durable
-    after everything is removed."""
+    after everything is removed. remote: records below `end` are in the remote tier, and the log starts with them."""
 
     move_start: Callable[[], None] | None = None
+    remote: RemotePart | None = None
 
     def run(self) -> None:
         if self.move_start is None:
             TruncationTicket.run(self)
             return
+        if self.remote is not None:
+            # Before the starts: a log that starts behind copied records without their epochs and producers would take
+            # a batch twice, and agree with any leader. Without the starts, the next load ignores both files.
+            write_file(self.files, snapshot_path(self.directory, self.end), self.remote.producers)
+            self.epoch_file.write(self.epoch_version + 1, self.remote.epochs)
         self.move_start()
         self.files.open(segment_path(self.directory, self.end, LOG_SUFFIX), create=True).close()
         self.files.sync_directory(self.directory)

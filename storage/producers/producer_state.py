@@ -351,12 +351,22 @@ class ProducerStateManager:
                 notes.append(error.message)
                 self.snapshots.remove(offset)
                 continue
-            states = [ProducerState.from_snapshot(entry) for entry in entries]
-            self._producers = {state.producer_id: state for state in states}
-            starts = sorted((state.transaction_start, state.producer_id) for state in states)
-            self.open_transactions = {start: producer_id for start, producer_id in starts if start >= 0}
+            self._take(entries)
             return offset, notes
         return None, notes
+
+    def _take(self, entries: Iterable[ProducerSnapshot]) -> None:
+        states = [ProducerState.from_snapshot(entry) for entry in entries]
+        self._producers = {state.producer_id: state for state in states}
+        starts = sorted((state.transaction_start, state.producer_id) for state in states)
+        self.open_transactions = {start: producer_id for start, producer_id in starts if start >= 0}
+
+    def begin_with(self, offset: Offset, entries: Iterable[ProducerSnapshot], now: Millis) -> None:
+        """Replace the state by that of the snapshot at `offset`, the only one there is."""
+        self.clear()
+        self.snapshots[:] = [offset]
+        self._take(entries)
+        self.loaded(now)
 
     def clear(self) -> None:
         """Reset the state; snapshot files stay."""

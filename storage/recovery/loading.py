@@ -72,4 +72,5 @@ def _empty(site: LoadingSite, segment: LogSegment) -> LoadedLog:
         site.lose(segment.path, 0, start, site.protected, "the files of the log are missing")
     epochs = EpochRecovery(site)
     epochs.cache.truncate_from_end(start)
-    return LoadedLog([segment], epochs.cache, epochs.file, start, start, start, start, site.damage, fresh=True)
+    log_start = site.known.start_with(start)  # not `start`: what only the remote tier has would count as deleted
+    return LoadedLog([segment], epochs.cache, epochs.file, log_start, start, start, start, site.damage, fresh=True)

@@ -89,7 +89,7 @@ def wait_left(cluster: LocalCluster, end: int) -> None:
 def test_nothing_is_lost_or_read_twice_while_leaders_die_in_the_middle(cluster: LocalCluster) -> None:
     """Goal: every acknowledged record is read once, from the first on, whatever the leader was doing when it was
     killed. Method: records are produced to small segments; the leader is killed with SIGKILL three times while it
-    copies, and restarted; segments leave all nodes; a node loses its log, and fetches all of it through the leader.
+    copies, and restarted; segments leave all nodes; a node loses its log, and fetches only what is local.
     Passed: after each step, readers of decided records get exactly what was produced."""
     end = 0
     for _ in range(3):

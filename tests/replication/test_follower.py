@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from replication.partition.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, PartitionFollower
+from replication.partition.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, REMOTE_PAUSE_MS_MAX, PartitionFollower
 from replication.partition.follower_events import (
     AdvanceLogStart,
     AdvanceWatermark,
@@ -18,8 +18,10 @@ from replication.partition.follower_events import (
     LogChanged,
     LogFailed,
     LogView,
+    RemoteStartFailed,
     ReportDurable,
     RestartAt,
+    RestartBehindRemote,
     RetryLater,
     SendFetch,
     StartMoved,
@@ -30,7 +32,15 @@ from replication.partition.follower_events import (
     WantFetch,
 )
 from replication.partition.follower_states import FollowerState
-from tidelog.errors import CorruptRecord, DiskFull, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
+from tidelog.errors import (
+    CoordinatorNotAvailable,
+    CorruptRecord,
+    DiskFull,
+    NotLeaderOrFollower,
+    OffsetMovedToTieredStorage,
+    OffsetOutOfRange,
+    TidelogError,
+)
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
 NAME = TopicPartition("t", PartitionIndex(0))
@@ -76,6 +86,8 @@ class Follower:
         unended: int | None = None,
         is_held: bool = True,
         is_counted: bool = True,
+        local_start: int = 0,
+        leader_history: tuple[EpochStart, ...] = (),
     ) -> list[FollowerEffect]:
         end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
         return self.core.handle(
@@ -94,6 +106,8 @@ class Follower:
                 None if unended is None else Offset(unended),
                 is_held,
                 is_counted,
+                Offset(local_start),
+                leader_history,
             )
         )
 
@@ -349,6 +363,57 @@ def test_above_the_leaders_end_it_is_never_reset() -> None:
     follower = Follower()
     follower.fetch()
     [effect] = follower.answer(error=OffsetOutOfRange("the log ends at 50"), log_start=0)
+    assert isinstance(effect, RetryLater)
+
+
+MOVED = OffsetMovedToTieredStorage("it is in the remote tier")
+HISTORY = (EpochStart(LeaderEpoch(1), Offset(40)), EpochStart(LeaderEpoch(4), Offset(150)))
+
+
+def test_below_the_leaders_local_start_it_restarts_behind_the_remote_tier() -> None:
+    """The log starts where the leader's does. It is emptied only once the remote part is known: the log stays as it is
+    while the remote tier does not answer, and the leader is asked again where its local log starts."""
+    follower = Follower()
+    follower.fetch()
+    effects = follower.answer(error=MOVED, log_start=40, local_start=200, leader_history=HISTORY)
+    assert effects == [RestartBehindRemote(Offset(200), Offset(40), HISTORY)]
+    assert follower.core.handle(StreamBroken()) == [], "the search goes on"
+
+    unavailable = CoordinatorNotAvailable("no coordinator")
+    [effect] = follower.core.handle(RemoteStartFailed(unavailable, Millis(follower.now)))
+    assert isinstance(effect, RetryLater)
+    assert effect.in_remote_tier
+    assert follower.later(PAUSE_MS_MAX) == [WantFetch()]
+    assert follower.fetch().next_offset == 100
+    follower.answer(error=MOVED, log_start=40, local_start=300, leader_history=HISTORY)
+    assert follower.changed(310, durable_offset=310, last_epoch=4, log_start=40) == [WantFetch()]
+    assert follower.fetch() == SendFetch(3, Offset(310), LeaderEpoch(4), Offset(310), Offset(40))
+
+
+def test_the_remote_tier_is_asked_less_and_less() -> None:
+    follower = Follower()
+    pauses = []
+    for _ in range(12):
+        follower.fetch()
+        follower.answer(error=MOVED, local_start=200)
+        [effect] = follower.core.handle(RemoteStartFailed(DiskFull("x"), Millis(follower.now)))
+        assert isinstance(effect, RetryLater)
+        pauses.append(effect.until - follower.now)
+        follower.later(pauses[-1])
+    assert PAUSE_MS_MIN // 2 <= pauses[0] <= PAUSE_MS_MIN
+    assert PAUSE_MS_MAX < max(pauses) <= REMOTE_PAUSE_MS_MAX
+
+
+@pytest.mark.parametrize(
+    ("epoch", "local_start", "log_end"),
+    [(3, 200, 100), (4, 100, 100), (4, 200, 90)],
+    ids=["of another epoch", "not below it", "the log has changed"],
+)
+def test_what_does_not_concern_its_log_end_empties_no_log(epoch: int, local_start: int, log_end: int) -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.core._log = LogView(Offset(0), Offset(log_end), Offset(log_end), LeaderEpoch(3))
+    [effect] = follower.answer(error=MOVED, epoch=epoch, local_start=local_start)
     assert isinstance(effect, RetryLater)
 
 

@@ -106,6 +106,7 @@ def _fetched_header(fetched: FetchedPartition) -> bytes:
         preferred_read_replica=fetched.preferred_read_replica,
         waits=fetched.waits,
         held_from=fetched.held_from,
+        local_log_start_offset=fetched.local_log_start,
     )
     if fetched.error is not None:
         message.error.CopyFrom(status.to_proto(fetched.error))
@@ -189,6 +190,7 @@ def _read_fetched(data: bytes) -> FetchAnswer:
                 entry.held_from,
                 views.get(index) or entry.records,
                 entry.fetch_id,
+                entry.local_log_start_offset,
             )
         )
     return FetchAnswer(partitions, None, message.throttle_time_ms)

@@ -500,6 +500,7 @@ class PartitionFetched(_message.Message):
     WAITS_FIELD_NUMBER: _builtins.int
     HELD_FROM_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    LOCAL_LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     fetch_id: _builtins.int
     """of the request"""
     topic_id: _builtins.bytes
@@ -522,6 +523,8 @@ class PartitionFetched(_message.Message):
     """followers: markers of transactions that begin from here on were kept; 2^63-1: none were"""
     records: _builtins.bytes
     """whole batches, starting with the one that contains fetch_offset"""
+    local_log_start_offset: _builtins.int
+    """followers, with error 109: records below it are in the remote tier; else 0"""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """absent on success"""
@@ -532,7 +535,7 @@ class PartitionFetched(_message.Message):
 
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.EpochStart]:
-        """followers: the leader's epoch entries in the range of `records`"""
+        """followers: the leader's epoch entries in the range of `records`; with local_log_start_offset, all of them"""
 
     @_builtins.property
     def aborted(self) -> _containers.RepeatedCompositeFieldContainer[Global___AbortedTransaction]:
@@ -556,10 +559,11 @@ class PartitionFetched(_message.Message):
         waits: _builtins.bool = ...,
         held_from: _builtins.int = ...,
         records: _builtins.bytes = ...,
+        local_log_start_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "fetch_id", b"fetch_id", "held_from", b"held_from", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_read_replica", b"preferred_read_replica", "records", b"records", "topic_id", b"topic_id", "waits", b"waits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "fetch_id", b"fetch_id", "held_from", b"held_from", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "local_log_start_offset", b"local_log_start_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_read_replica", b"preferred_read_replica", "records", b"records", "topic_id", b"topic_id", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

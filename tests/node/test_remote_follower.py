@@ -1,0 +1,146 @@
+"""Replicas of topics with a remote tier that begin empty: they fetch what is local, and know the rest by its end."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from node.replicas.replica import Replica
+from testbed.fake_object_store import FakeObjectStore
+from tests.node.real_nodes import RealNodes, real_nodes
+from tests.node.tiered_nodes import (
+    COORDINATORS,
+    RECORDS,
+    TIERED,
+    TOPIC,
+    all_left,
+    bootstrap,
+    consumed,
+    leader,
+    of_store,
+    produce,
+    replicas,
+)
+from tidelog import Producer
+from tidelog.client.admin import Admin
+
+NODES = 3
+SEGMENT = 2 * 1100
+"""More than the bytes of a segment."""
+
+
+async def tiered_topic(nodes: RealNodes) -> None:
+    async with Admin(bootstrap(nodes)) as admin:
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=NODES, configs=TIERED)
+    await nodes.wait_until(lambda: len(replicas(nodes)) == NODES and len(leader_state(nodes)) == NODES)
+
+
+def leader_state(nodes: RealNodes) -> tuple[int, ...]:
+    """The in-sync set, as the controller has it."""
+    image = nodes.nodes[0].node.image
+    topic = None if image is None else image.topic(TOPIC)
+    return () if topic is None else tuple(topic.partitions[0].isr)
+
+
+def replica_of(nodes: RealNodes, number: int) -> Replica | None:
+    manager = nodes.nodes[number].node.replicas
+    return None if manager is None else manager.registry.find(TOPIC, 0)
+
+
+async def empty(nodes: RealNodes, number: int) -> None:
+    """The node loses its log of the topic, and is started again."""
+    await nodes.stop(number)
+    shutil.rmtree(Path(nodes.log_directories(number)[0]) / f"{TOPIC}-0")
+    await nodes.start(number)
+
+
+def follower_number(nodes: RealNodes) -> int:
+    """A node that neither leads the topic nor the quorum."""
+    return next(number for number in (1, 2) if replica_of(nodes, number) is not leader(nodes))
+
+
+def producers(replica: Replica) -> set[object]:
+    return {each.to_snapshot() for each in replica.log.producers.state.active_producers()}
+
+
+async def make_leader(nodes: RealNodes, number: int) -> None:
+    others = [each for each in range(NODES) if each != number]
+    async with Admin(bootstrap(nodes)) as admin:
+        await admin.reassign({(TOPIC, 0): [number, *others]})
+        await admin.elect_leaders([(TOPIC, 0)])
+
+    def leads() -> bool:
+        found = replica_of(nodes, number)
+        return found is not None and found.leader is not None
+
+    await nodes.wait_until(leads)
+
+
+@pytest.mark.deep
+async def test_an_emptied_replica_fetches_only_what_is_local(tmp_path: Path) -> None:
+    """Goal: a replica that lost its log is complete with the local part. Method: three nodes; idle and transactional
+    producers, whose records but for the last marker are in the store only; a node loses its log, comes back, and is
+    made the leader. Passed: it has fetched less than two segments, has all producers and epochs of the leader, the idle
+    producer goes on there, and readers get every record, without those of the aborted transaction if they say so.
+    Takes longer than 10 s: followers ask every 10 s what was copied."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, NODES, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        await tiered_topic(nodes)
+        async with Producer(bootstrap(nodes), linger_ms=0) as idle:
+            for number in range(RECORDS):
+                await idle.send(TOPIC, f"{number}".encode() + b"." * 900, partition=0)
+            async with Producer(bootstrap(nodes), transactional_id="t", linger_ms=0) as producer:
+                with pytest.raises(KeyError):
+                    async with producer.transaction():
+                        for _ in range(9):
+                            await producer.send(TOPIC, b"-1." + b"." * 900, partition=0)
+                        raise KeyError
+            end = RECORDS + 10
+            await nodes.wait_until(all_left(nodes, end))
+            number = follower_number(nodes)
+            await empty(nodes, number)
+            await nodes.wait_until(lambda: replica_of(nodes, number) is not None)
+            await nodes.wait_until(lambda: replica_of(nodes, number).log.log_end_offset == end)  # type: ignore[union-attr]
+            await nodes.wait_until(lambda: number in leader_state(nodes))
+
+            back = replica_of(nodes, number)
+            assert back is not None
+            log, of_leader = back.log, leader(nodes)
+            assert log.log_start_offset == 0
+            assert log.local_log_start_offset >= of_leader.log.local_log_start_offset > RECORDS
+            assert log.epochs.entries == of_leader.log.epochs.entries
+            assert producers(back) == producers(of_leader), "those of the remote part too"
+            assert back.topic_meter.replication_bytes_in < 2 * SEGMENT, "the local part only"
+
+            await make_leader(nodes, number)
+            await nodes.wait_until(lambda: replica_of(nodes, number).remote is not None)  # type: ignore[union-attr]
+            await idle.send(TOPIC, f"{RECORDS}".encode() + b".", partition=0)
+        assert await consumed(nodes, RECORDS + 1, isolation="read_committed") == list(range(RECORDS + 1))
+        assert len(await consumed(nodes, RECORDS + 10)) == RECORDS + 10
+
+
+@pytest.mark.deep
+async def test_a_store_that_does_not_answer_keeps_only_that_replica_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a follower waits for the store and tells it. Method: as above, and the store fails three times. Passed: the
+    log says so, each attempt is counted, the replica is in sync in the end. Takes longer than 10 s: as above."""
+    caplog.set_level(logging.WARNING)
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, NODES, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        await tiered_topic(nodes)
+        await produce(nodes, 0, RECORDS)
+        await nodes.wait_until(all_left(nodes, RECORDS))
+        number = follower_number(nodes)
+        store.fail("get_range", times=3)
+        await empty(nodes, number)
+        await nodes.wait_until(lambda: "cannot go on behind the remote tier yet" in caplog.text)
+        assert "the store does not answer" in caplog.text
+        await nodes.wait_until(lambda: number in leader_state(nodes))
+        assert await consumed(nodes, RECORDS) == list(range(RECORDS))
+        starts = nodes.nodes[number].node.replicas.remote_starts  # type: ignore[union-attr]
+        assert starts is not None
+        assert (starts.found, starts.failed) == (1, 3)
