@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.observability.metric_text import Metric, MetricTable, no_labels
+from node.observability.metric_text import Alert, Metric, MetricTable, no_labels
 from node.tiering.remote_tier import TierFigures
 
 TIER: Final = MetricTable[TierFigures](
@@ -63,6 +63,23 @@ TIER: Final = MetricTable[TierFigures](
         "Attempts of these that failed; each is repeated, at the latest after 30 s",
         lambda t: t.start_errors,
         "rises: the replica stays out of the in-sync set; the log names partition and cause (tiering.md, Stores)",
+    ),
+    Metric(
+        "tidelog_remote_missing_offsets",
+        "Offsets of led partitions that are on no node, and in no segment that the coordinator knows",
+        lambda t: t.missing,
+        "above 0: records are lost unless `__remote_log_metadata` is restored; the log names the offsets "
+        "(tiering.md, Missing segments)",
+        alerts=(
+            Alert(
+                "TidelogRemoteSegmentsMissing",
+                "tidelog_remote_missing_offsets > 0",
+                "{{ $value }} offsets of partitions led by {{ $labels.instance }} are on no node and in no segment",
+                1,
+                is_critical=True,
+                command="tidelog topic list",
+            ),
+        ),
     ),
     Metric(
         "tidelog_remote_cache_bytes",

@@ -459,7 +459,8 @@ class LeaderReplica:
             if end is not None:
                 return diverging_answer(fetch, self._log, self.core.leader_epoch, end)
         nearest = self.core.in_sync.nearest(fetch.rack, fetch.next_offset)
-        if nearest is None or fetch.next_offset < self._log.copied_end:  # the other may not know the segment yet
+        in_tier = max(self._log.copied_end, self._log.local_log_start_offset)
+        if nearest is None or fetch.next_offset < in_tier:  # the other may not know the segment yet
             return None
         nothing = LogRead(b"", fetch.next_offset, ())
         return read_answer(fetch, self._log, self.core.leader_epoch, nothing, preferred=nearest)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import partial
 
 from node.runtime.work import run_in
+from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.remote_log import RemoteLog
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
@@ -35,7 +36,7 @@ from tidelog.tiering.remote_segment import RemoteSegment, SectionKind
 from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteRecord, RemoteSegmentReader
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.tiering.segment_object import damaged
-from tidelog.types import Millis, Offset
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Millis, Offset
 
 
 class RemoteTicket:
@@ -144,13 +145,14 @@ class RemoteReads:
     async def find_time(self, log: Log, remote: RemoteLog, timestamp: int, up_to: Offset) -> RemoteRecord | None:
         """The first record at or after `timestamp` in the tier, from the log start up to `up_to`. Raises as the reader
         of a segment does."""
-        start = log.log_start_offset
-        may_have = [each for each in remote.segments_since(Millis(timestamp)) if each.start_offset < up_to]
-        for segment in may_have:
+        start, after = log.log_start_offset, None
+        # The segments may change while one is read: the next one is looked for behind its place.
+        while (segment := remote.first_since(Millis(timestamp), after)) is not None and segment.start_offset < up_to:
             find = partial(self.reader(log, segment).find_timestamp, timestamp, start, up_to)
             found = await run_in(self.executor, find)
             if found is not None:
                 return found
+            after = SegmentPlace(segment.start_offset, segment.segment_id)
         return None
 
     def _decide(self, log: Log, remote: RemoteLog, ticket: RemoteTicket, at: Offset) -> bool:
@@ -176,13 +178,13 @@ def _segment_with(log: Log, remote: RemoteLog, offset: Offset) -> RemoteSegment:
     segment = remote.segment_with(offset)
     if segment is not None:
         return segment
-    if offset >= remote.copied_end:
+    if not remote.is_whole:
         raise OffsetNotAvailable(
-            f"offset {offset} of {log.topic_partition} is in the remote tier, and this node knows the remote segments "
-            f"below {remote.copied_end} so far: try again after a pause"
+            f"offset {offset} of {log.topic_partition} is in the remote tier, in no segment that this node knows so "
+            "far: ask the leader, or try again after a pause"
         )
+    end = remote.gaps(offset, log.local_log_start_offset)[0].end
     raise RemoteObjectMissing(
-        f"no remote segment of {log.topic_partition} has offset {offset}, and the local log starts at "
-        f"{log.local_log_start_offset}: delete the records up to the next segment, or restore "
-        "__remote_log_metadata"
+        f"no remote segment of {log.topic_partition} has the offsets {offset} to {end - 1}, and no node has them: "
+        f"restore {REMOTE_LOG_METADATA_TOPIC}, or delete the records below offset {end} to read on"
     )

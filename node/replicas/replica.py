@@ -302,7 +302,9 @@ class Replica:
         log = self.log
         offset = log.local_log_start_offset
         if place == LATEST_TIERED:
-            if not log.config.remote_storage or log.copied_end <= log.log_start_offset:
+            if log.config.remote_storage and self.remote is None:
+                raise self._tier_unknown(log.log_start_offset)
+            if log.copied_end <= log.log_start_offset:
                 return Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH
             offset = Offset(log.copied_end - 1)
         return offset, NO_TIMESTAMP, epoch_before(log.epochs.entries, offset + 1)
@@ -320,7 +322,7 @@ class Replica:
         up_to = min(log.local_log_start_offset, leader.committed_end(), log.end_for(isolation))
         if timestamp == MAX_TIMESTAMP:
             local = log.largest_timestamp(up_to=min(leader.committed_end(), log.end_for(isolation)))
-            timestamp = max((each.max_timestamp for each in self.remote), default=NO_TIMESTAMP)
+            timestamp = self.remote.largest_timestamp
             if timestamp < 0 or (local is not None and local.timestamp > timestamp):
                 return None
         found = await reads.find_time(log, self.remote, timestamp, up_to)

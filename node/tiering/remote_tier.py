@@ -75,6 +75,8 @@ class TierFigures:
     waiting_bytes: int
     failing: int
     """Partitions whose last step has failed."""
+    missing: int
+    """Offsets of led partitions that neither a node nor the tier has."""
     cached_bytes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
@@ -141,7 +143,8 @@ class RemoteTier:
         waiting = [each for entry in self._entries.values() for each in entry.partition.waiting()]
         failing = sum(entry.pause_ms > 0 for entry in self._entries.values())
         size = sum(each.segment.size for each in waiting)
-        found = TierFigures(self._services.meter, len(waiting), size, failing)
+        missing = sum(entry.partition.missing for entry in self._entries.values())
+        found = TierFigures(self._services.meter, len(waiting), size, failing, missing)
         if (starts := self._replicas.remote_starts) is not None:
             found = replace(found, starts=starts.found, start_errors=starts.failed)
         if cache is None:

@@ -8,6 +8,8 @@ Invariants:
   2. `Log.copied_end` follows only what the coordinator has as finished and this replica believes.
   3. A copy counts only after its object was read back, and if the log was not truncated meanwhile.
   4. Remote segments are deleted once the log start is behind them, durably.
+  5. Segments that are missing never move the log start, but for a log start with which a leader has deleted: what the
+     coordinator has lost, or not yet restored, stays a gap that readers are told of, until an operator decides.
 Not here: when a step is made and what follows its errors (remote_tier.py), the copy (storage/log/segment_copy.py), the
 decisions (replication/coordination/tiering/).
 """
@@ -33,18 +35,19 @@ from replication.coordination.remote_log_requests import (
     RemoteLogLeader,
     SegmentPlace,
 )
-from replication.coordination.tiering.remote_log import RemoteLog, believed
+from replication.coordination.tiering.remote_log import OffsetGap, RemoteLog, believed
 from storage.files.disk_executor import Executor
 from storage.log.log import Log
 from storage.log.remote_retention import remote_expiry
 from storage.log.segment_copy import ClosedSegment, SegmentCopy, copy_limit, copyable_segments
 from tidelog.clock import Clock
+from tidelog.epochs import epoch_before
 from tidelog.errors import TidelogError
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.tiering.segment_manifest import encode_manifest, manifest_key, segment_key
 from tidelog.tiering.segment_object import SegmentObjectBuilder, verify_object
-from tidelog.types import Buffer, EpochStart, Millis, NodeId, Offset
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Buffer, EpochStart, Millis, NodeId, Offset
 from tidelog.values import dataclass
 
 _log = logging.getLogger("node.tiering")
@@ -107,6 +110,9 @@ class TieredPartition:
         self._after: SegmentPlace | None = None
         """Of a follower: the last segment that it has looked at and that does not change any more."""
         self._deleting: list[RemoteSegmentId] = []
+        self._expired_below = Offset(0)
+        """Of a leader: up to here a former leader has deleted the log."""
+        self._gaps: tuple[OffsetGap, ...] = ()
         self._next_expiry = Millis(0)
 
     def __str__(self) -> str:
@@ -143,6 +149,12 @@ class TieredPartition:
             log.segments, copied_end=self._remote.copied_end, log_start=log.log_start_offset, limit=copy_limit(log)
         )
 
+    @property
+    def missing(self) -> int:
+        """Of a leader: the offsets that neither a node nor the remote tier has."""
+        start = max(self.log.log_start_offset, self._expired_below)
+        return sum(max(0, gap.end - max(start, gap.start)) for gap in self._gaps)
+
     async def step(self) -> bool:
         """Do what is next. Returns False if nothing is to be done for now. Raises Superseded, what the coordinator, the
         store and the log raise, OSError, BrokenChain."""
@@ -155,6 +167,8 @@ class TieredPartition:
             self._deleting.clear()  # the leader deletes them
             await self._follow(self._remote)
             return False
+        if self._expired_below > self.log.log_start_offset:
+            self._move_log_start(self._expired_below)  # again while the high watermark is below that
         await self._delete()
         waiting = self.waiting()
         if waiting:
@@ -172,7 +186,7 @@ class TieredPartition:
     async def _load(self) -> None:
         """Register as the leader, and list all segments."""
         log, client = self.log, self._services.client
-        remote = RemoteLog(self.replica.key, log.log_start_offset)
+        remote = RemoteLog(self.replica.key, log.local_log_start_offset)
         self._after = None
         if self.leads:
             await client.ensure_topic()
@@ -183,8 +197,11 @@ class TieredPartition:
                 if lost:
                     _log.warning("%s: %d remote segments are of a lost leader epoch: deleted", self, len(lost))
                 self._deleting += lost
+                if page.log_start is not None and _has(log, page.log_start):
+                    self._expired_below = page.log_start.start_offset
             self._deleting += remote.advance(log.log_start_offset)
-            self._begin_where_the_tier_begins(remote)
+            remote.is_whole = True
+            self._look_for_gaps(remote)
         else:
             await self._follow(remote)
         self._publish(remote)
@@ -214,14 +231,20 @@ class TieredPartition:
             if self._remote is remote:
                 log.copied_end = remote.copied_end
 
-    def _begin_where_the_tier_begins(self, remote: RemoteLog) -> None:
-        """The former leader may have deleted expired segments before this replica knew of its log start."""
+    def _look_for_gaps(self, remote: RemoteLog) -> None:
         log = self.log
-        start, local = log.log_start_offset, log.local_log_start_offset
-        if start < local and remote.segment_with(start) is None:
-            first = next((each.start_offset for each in remote if each.start_offset > start), local)
-            _log.warning("%s: the remote tier begins at offset %d: the log starts there", self, min(first, local))
-            self._move_log_start(min(first, local))
+        start = max(log.log_start_offset, self._expired_below)
+        self._gaps = remote.gaps(start, log.local_log_start_offset)
+        for gap in self._gaps:
+            _log.error(
+                "%s: offsets %d to %d are on no node, and the coordinator of remote segments knows no segment with "
+                "them: restore %s, or delete the records below offset %d",
+                self,
+                gap.start,
+                gap.end - 1,
+                REMOTE_LOG_METADATA_TOPIC,
+                gap.end,
+            )
 
     # --- copying --------------------------------------------------------------------------------------------------
 
@@ -288,9 +311,15 @@ class TieredPartition:
     async def _delete(self) -> None:
         while self._deleting:
             ids = tuple(self._deleting[:DELETED_MAX])
-            await self._services.client.change(DeleteRemoteSegments(self._leader, ids))
+            await self._services.client.change(DeleteRemoteSegments(self._leader, ids, self._log_start()))
             self._ensure_current()
             del self._deleting[: len(ids)]
+
+    def _log_start(self) -> EpochStart:
+        log = self.log
+        start = log.log_start_offset
+        is_empty = start == log.log_end_offset
+        return EpochStart(self._leader.leader_epoch if is_empty else epoch_before(log.epochs.entries, start + 1), start)
 
     def _expire(self, remote: RemoteLog) -> None:
         """Move the log start past the remote segments that retention allows to delete. They are deleted after that."""
@@ -319,3 +348,12 @@ class TieredPartition:
                 _log.warning("%s: the log start stays: %s", self, error.message)
 
         self.replica.directory.move_log_start(self.log, offset, moved)
+
+
+def _has(log: Log, start: EpochStart) -> bool:
+    """True if this log continues the one that started there. After an unclean election it may not: then its records
+    below that offset are others, and the log start does not concern them."""
+    if start.start_offset >= log.log_end_offset:
+        last = epoch_before(log.epochs.entries, log.log_end_offset)
+        return start.start_offset == log.log_end_offset and last <= start.epoch
+    return epoch_before(log.epochs.entries, start.start_offset + 1) == start.epoch

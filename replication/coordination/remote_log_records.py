@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from replication.coordination.coordinator_record import CoordinatorRecord, RecordCodec, RecordFormat
+from replication.coordination.remote_log_requests import RemoteLogLeader
 from tidelog.errors import UnreadableCoordinatorRecord
 from tidelog.protocol.kafka.messages.remote_log_partition_key import REMOTE_LOG_PARTITION_KEY, RemoteLogPartitionKey
 from tidelog.protocol.kafka.messages.remote_log_partition_value import (
@@ -31,6 +32,7 @@ from tidelog.tiering.remote_segment import (
     SectionKind,
 )
 from tidelog.types import (
+    NO_LEADER_EPOCH,
     REMOTE_LOG_METADATA_TOPIC,
     EpochStart,
     LeaderEpoch,
@@ -56,6 +58,23 @@ REMOTE_LOG_RECORDS: Final[
     ],
 )
 """The bytes of these records."""
+
+
+def partition_record(
+    leader: RemoteLogLeader, topic: str, log_start: EpochStart | None
+) -> CoordinatorRecord[RemoteLogPartitionKey, RemoteLogPartitionValue]:
+    """The record of a partition. leader: the newest that has registered. log_start: see RemoteSegmentsPage."""
+    start = log_start or EpochStart(NO_LEADER_EPOCH, Offset(0))
+    key = RemoteLogPartitionKey(leader.key.topic_id, leader.key.partition)
+    value = RemoteLogPartitionValue(topic, leader.leader_epoch, leader.node_id, start.start_offset, start.epoch)
+    return CoordinatorRecord(key, value)
+
+
+def remote_log_start(value: RemoteLogPartitionValue) -> EpochStart | None:
+    """The log start in the record of a partition."""
+    if value.log_start_epoch == NO_LEADER_EPOCH:
+        return None
+    return EpochStart(LeaderEpoch(value.log_start_epoch), Offset(value.log_start_offset))
 
 
 def segment_record(segment: RemoteSegment) -> CoordinatorRecord[RemoteLogSegmentKey, RemoteLogSegmentValue]:

@@ -6,7 +6,7 @@ Source: KIP-405, RemoteLogMetadataManager.
 from __future__ import annotations
 
 from tidelog.tiering.remote_segment import ObjectSection, RemoteSegment, RemoteSegmentId
-from tidelog.types import LeaderEpoch, NodeId, Offset, PartitionKey
+from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset, PartitionKey
 from tidelog.values import dataclass
 
 
@@ -53,6 +53,9 @@ class DeleteRemoteSegments:
     leader: RemoteLogLeader
     segment_ids: tuple[RemoteSegmentId, ...]
     """At most SEGMENTS_MAX."""
+    log_start: EpochStart | None = None
+    """That of the leader's log, durably, with the epoch of the record there. It is recorded with the deletion: without
+    it the next leader, whose log may start below it, could not tell expired segments from lost ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class RemoteSegmentsPage:
     has_more: bool
     leader_epoch: LeaderEpoch
     """The newest one that has registered; -1 if none has."""
+    log_start: EpochStart | None = None
+    """The log start with which a leader has deleted segments: of a log with this record none is missing below it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ NAMES = {metric.name for metric in METRICS} | {
 ONE = 'instance="a",job="tidelog"'
 FIRES: dict[str, tuple[str, ...]] = {
     # the series that let each alert fire, as promtool writes them: once a minute for eight hours
+    "TidelogRemoteSegmentsMissing": (f"tidelog_remote_missing_offsets{{{ONE}}} 7+0x480",),
     "TidelogTwoClusters": (
         'tidelog_cluster_info{cluster_id="x"} 1+0x480',
         'tidelog_cluster_info{cluster_id="y"} 1+0x480',

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.fake_object_store import FakeObjectStore
-from tests.node.real_nodes import real_nodes
+from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.tiered_nodes import (
     COORDINATORS,
     RECORDS,
@@ -19,10 +19,14 @@ from tests.node.tiered_nodes import (
     leader,
     of_store,
     produce,
+    replicas,
 )
 from tidelog import Consumer, Producer
 from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig
+from tidelog.protocol.v1 import common_pb2, remote_logs_pb2, rpcs
+from tidelog.tiering.remote_errors import RemoteObjectMissing
+from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
 
 
 async def test_what_left_the_nodes_is_consumed_from_the_store(tmp_path: Path) -> None:
@@ -116,3 +120,77 @@ async def test_retention_counts_both_tiers(tmp_path: Path) -> None:
         await nodes.wait_until(lambda: len([key for key in store.objects if key.endswith(".segment")]) <= 7)
         first = log.log_start_offset
         assert await consumed(nodes, 40 - first) == list(range(first, 40))
+
+
+async def restart_without(nodes: RealNodes, first: int, end: int, log_start: EpochStart | None = None) -> None:
+    """Let the coordinator delete the segments in [first, end) as if a leader had asked for it; the next leader, after
+    a restart, knows of nothing else."""
+    replica = leader(nodes)
+    assert replica.remote is not None
+    by = remote_logs_pb2.RemoteLogLeader(
+        topic_id=replica.key.topic_id.bytes,
+        partition=replica.key.partition,
+        leader_epoch=replica.leader_epoch,
+        node_id=0,
+    )
+    ids = [each.segment_id.bytes for each in replica.remote if first <= each.start_offset and each.end_offset <= end]
+    request = remote_logs_pb2.DeleteRemoteSegmentsRequest(leader=by, segment_ids=ids)
+    if log_start is not None:
+        request.log_start.CopyFrom(common_pb2.EpochStart(epoch=log_start.epoch, start_offset=log_start.start_offset))
+    await nodes.call(0, rpcs.REMOTE_LOGS_DELETE_REMOTE_SEGMENTS, request)
+    await nodes.stop(0)
+    await nodes.start(0)
+    await nodes.wait_until(lambda: any(each.remote is not None for each in replicas(nodes)))
+
+
+def missing_offsets(nodes: RealNodes) -> int:
+    tier = nodes.nodes[0].node.metric_sources().tier
+    assert tier is not None
+    return tier.missing
+
+
+async def test_segments_that_the_coordinator_has_lost_are_a_gap_that_readers_are_told_of(tmp_path: Path) -> None:
+    """Goal: missing segments never move the log start. Method: the coordinator loses some in the middle. Passed: reads
+    there name the offsets, the metric counts them, what is produced is copied and leaves the node, and the operator
+    gives the records up."""
+    store = FakeObjectStore()
+    async with (
+        real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes,
+        Admin(bootstrap(nodes)) as admin,
+    ):
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        await produce(nodes, 0, 30)
+        await nodes.wait_until(all_left(nodes, 30))
+        assert missing_offsets(nodes) == 0
+        await restart_without(nodes, 10, 20)
+        await nodes.wait_until(lambda: missing_offsets(nodes) == 10)
+        assert leader(nodes).log.log_start_offset == 0
+        assert await consumed(nodes, 10) == list(range(10)), "what is before the gap is read"
+        with pytest.raises(RemoteObjectMissing, match=r"offsets 10 to 19, .* delete the records below offset 20"):
+            await consumed(nodes, 30)
+
+        await produce(nodes, 30, 20)
+        await nodes.wait_until(all_left(nodes, 50))
+        copies = [key for key in store.objects if key.endswith(".segment")]
+        assert len(copies) == len({key.rpartition("/")[2][:20] for key in copies}), "nothing is copied twice"
+        await admin.delete_records({(TOPIC, 0): 20})
+        await nodes.wait_until(lambda: missing_offsets(nodes) == 0)
+        assert await consumed(nodes, 30) == list(range(20, 50))
+
+
+async def test_a_new_leader_takes_over_the_log_start_with_which_segments_were_deleted(tmp_path: Path) -> None:
+    """The former leader has expired segments and died before this one knew of its log start."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        await produce(nodes, 0, 30)
+        await nodes.wait_until(all_left(nodes, 30))
+        epoch = leader(nodes).leader_epoch
+        await restart_without(nodes, 0, 10, EpochStart(epoch, Offset(10)))
+        await nodes.wait_until(lambda: leader(nodes).log.log_start_offset == 10)
+        assert missing_offsets(nodes) == 0
+        assert await consumed(nodes, 20) == list(range(10, 30))
+        await restart_without(nodes, 10, 20, EpochStart(LeaderEpoch(epoch + 7), Offset(20)))
+        await nodes.wait_until(lambda: missing_offsets(nodes) == 10)
+        assert leader(nodes).log.log_start_offset == 10, "in an epoch that this log does not have: of other records"

@@ -9,6 +9,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.remote_log import RemoteLog, believed
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
@@ -119,7 +120,8 @@ def test_a_log_start_that_moves_gives_up_the_segments_below_it() -> None:
         log.add(copied(number, epochs, 10 * number, 10 * number + 10))
     assert log.advance(Offset(15)) == (RemoteSegmentId(UUID(int=0)),)
     assert log.segment_with(Offset(5)) is None
-    assert [each.start_offset for each in log.segments_since(Millis(25_000))] == [20]
+    found = log.first_since(Millis(25_000), None)
+    assert found is not None and found.start_offset == 20
     assert log.advance(Offset(35)) == (RemoteSegmentId(UUID(int=1)), RemoteSegmentId(UUID(int=2)))
     assert log.copied_end == 35
 
@@ -136,6 +138,38 @@ def test_a_gap_that_lies_below_the_log_start_does_not_count() -> None:
     assert log.copied_end == 30
     assert log.advance(Offset(20)) == (first.segment_id,)
     assert ([*log], log.size) == ([second], second.log_size)
+
+
+def test_offsets_that_no_segment_has_are_named_and_stop_no_copy() -> None:
+    """The local log starts at 30, and the coordinator has lost segments below that: what is copied from there on still
+    leaves the node."""
+    epochs = [0] * 60
+    log = RemoteLog(ORDERS, Offset(30))
+    for number, (start, end) in enumerate(((5, 12), (8, 10), (20, 25), (30, 50))):
+        log.add(copied(number, epochs, start, end))
+    assert log.copied_end == 50
+    assert log.gaps(Offset(0), Offset(30)) == ((0, 5), (12, 20), (25, 30))
+    assert log.gaps(Offset(6), Offset(18)) == ((12, 18),)
+    assert log.gaps(Offset(20), Offset(25)) == ()
+
+
+def test_the_first_segment_with_a_timestamp_is_found_behind_each_place() -> None:
+    """A new leader's segments may overlap, and timestamps need not rise."""
+    log = RemoteLog(ORDERS, Offset(0))
+    stamps = {0: 50, 10: 20, 20: -1, 30: 70, 40: 60}
+    for start, stamp in stamps.items():
+        log.add(replace(copied(start, [0] * 60, start, start + 10), max_timestamp=Millis(stamp)))
+    assert log.largest_timestamp == 70
+    for timestamp in (0, 20, 55, 60, 70, 71):
+        found, after = [], None
+        while (segment := log.first_since(Millis(timestamp), after)) is not None:
+            found.append(segment.start_offset)
+            after = SegmentPlace(segment.start_offset, segment.segment_id)
+        assert found == [start for start, stamp in stamps.items() if stamp >= timestamp]
+    log.advance(Offset(35))
+    assert log.largest_timestamp == 70, "its segment has records behind the log start"
+    log.advance(Offset(40))
+    assert log.largest_timestamp == 60
 
 
 @given(
@@ -161,3 +195,5 @@ def test_lookups_agree_with_a_search_through_all_segments(
     while end in covered:
         end += 1
     assert log.copied_end == end
+    gaps = {each for gap in log.gaps(Offset(log_start), Offset(60)) for each in range(gap.start, gap.end)}
+    assert gaps == {*range(log_start, 60)} - covered

@@ -252,6 +252,34 @@ def test_a_removal_is_asked_for_by_every_coordinator_until_it_is_reported(coordi
         coordinator.ask(BeginRemoteLog(leader(2)))
 
 
+def test_the_log_start_of_a_deletion_is_recorded_for_the_next_leader(coordinator: Coordinator) -> None:
+    """It outlives the segments, the leader and the coordinator; a repeated request that comes late does not lower
+    it."""
+
+    def log_start() -> EpochStart | None:
+        page = coordinator.ask(ListRemoteSegments(ORDERS))
+        assert isinstance(page, RemoteSegmentsPage)
+        return page.log_start
+
+    by = leader(3)
+    first, second = segment(1, 0, 10, by), segment(2, 10, 20, by)
+    for each in (first, second):
+        coordinator.copy(each, by)
+    assert log_start() is None, "nothing was deleted"
+    later, earlier = EpochStart(LeaderEpoch(3), Offset(20)), EpochStart(LeaderEpoch(3), Offset(10))
+    coordinator.ask(DeleteRemoteSegments(by, (second.segment_id,), later))
+    coordinator.ask(DeleteRemoteSegments(by, (first.segment_id,), earlier))
+    coordinator.report_removals()
+    assert log_start() == later
+    coordinator.ask(BeginRemoteLog(leader(4, node=2)))
+    assert log_start() == later
+    coordinator.fail_over(compacted=True)
+    assert (log_start(), coordinator.segments()) == (later, [])
+    unclean = EpochStart(LeaderEpoch(4), Offset(7))
+    coordinator.ask(DeleteRemoteSegments(leader(4, node=2), (), unclean))
+    assert log_start() == unclean, "the log of another leader"
+
+
 def test_segments_of_a_deleted_topic_are_deleted_and_forgotten_in_bounded_steps() -> None:
     coordinator = Coordinator()
     coordinator.ask(BeginRemoteLog(leader(0)))

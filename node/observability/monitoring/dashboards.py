@@ -13,6 +13,7 @@ from node.observability import (
     partition_families,
     process_families,
     request_families,
+    tier_families,
 )
 from node.observability.metric_text import Metric, MetricTable
 from tidelog.values import dataclass
@@ -174,6 +175,7 @@ DASHBOARDS: Final = (
             request_families.CERTIFICATES,
             coordinator_families.COORDINATORS,
             coordinator_families.TRANSACTIONS,
+            tier_families.TIER,
         ),
         ((_INSTANCE, "tidelog_ready"),),
     ),

@@ -4,8 +4,8 @@ gap, and which segment has an offset.
 Invariants:
   1. A segment is believed only if the log's epoch history has each of its epochs over the same offsets: a segment that
      a leader of a lost epoch copied (an unclean election) has other records than this log, at the same offsets.
-  2. `copied_end` has every offset from the log start up to it in believed, finished segments: local segments may be
-     deleted up to it. A gap ends it, whatever was copied behind.
+  2. `copied_end` has every offset from the local log start up to it in believed, finished segments: local segments may
+     be deleted up to it. A gap ends it, whatever was copied behind.
   3. Segments may overlap: another leader rolled its segments at other offsets. Each believed one serves its offsets.
 
 Not here: the order in which copies begin and end (remote_log_machine.py).
@@ -15,7 +15,9 @@ Source: KIP-405, RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.segment_table import SegmentTable
 from tidelog.epochs import end_of_epoch
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
@@ -37,15 +39,26 @@ def believed(segment: RemoteSegment, history: Sequence[EpochStart], log_start: O
     return True
 
 
+class OffsetGap(NamedTuple):
+    """Offsets that no segment has."""
+
+    start: Offset
+    end: Offset
+    """One past the last of them."""
+
+
 class RemoteLog:
     """The believed and finished segments of one partition."""
 
-    def __init__(self, partition: PartitionKey, log_start: Offset) -> None:
+    def __init__(self, partition: PartitionKey, local_start: Offset) -> None:
+        """local_start: where the local log starts: what is copied from there on may leave the node."""
         self._table = SegmentTable(partition)
         self._longest = 0
         """The largest number of offsets of a segment: a segment with an offset begins at most so far before it."""
-        self.copied_end = log_start
-        """Every offset from the log start up to this one is in a segment."""
+        self.copied_end = local_start
+        """Every offset from the local log start up to this one is in a segment."""
+        self.is_whole = False
+        """True once every segment is known: an offset that none has is lost. False: it may be copied meanwhile."""
         self.size = 0
         """Bytes of the record batches in all segments; what is in two of them counts twice."""
 
@@ -107,6 +120,24 @@ class RemoteLog:
                 found = segment
         return found
 
-    def segments_since(self, timestamp: Millis) -> Iterable[RemoteSegment]:
-        """The segments that may have a record at or after a timestamp, by start offset."""
-        return (segment for segment in self._table if segment.max_timestamp >= timestamp)
+    def gaps(self, start: Offset, end: Offset) -> tuple[OffsetGap, ...]:
+        """The offsets in [start, end) that no segment has."""
+        found = []
+        for first, behind in self._table.spans():
+            if first >= end:
+                break
+            if first > start:
+                found.append(OffsetGap(start, first))
+            start = max(start, behind)
+        if start < end:
+            found.append(OffsetGap(start, end))
+        return tuple(found)
+
+    def first_since(self, timestamp: Millis, after: SegmentPlace | None) -> RemoteSegment | None:
+        """The first segment, behind this one, that may have a record at or after a timestamp; None if none has."""
+        return self._table.first_since(timestamp, after)
+
+    @property
+    def largest_timestamp(self) -> Millis:
+        """The largest timestamp of all segments; -1 if none has one."""
+        return self._table.largest_timestamp

@@ -10,6 +10,8 @@ Invariants:
   4. A segment is forgotten only when its object is reported as removed. What is known before the upload begins and
      after it ends cannot be an orphan; what is not known is one (FindOrphans).
   5. Segments of a topic that is gone are deleted here: it has no leader that could ask for it.
+  6. The log start of a leader that deletes segments is recorded in the same batch: what is missing below it has
+     expired, what is missing above it is lost.
 
 Effects: RemoveObjects. Out of scope: the objects (node/tiering/), which segments a leader believes, copies and deletes
 (remote_log.py), bytes (remote_log_records.py).
@@ -26,7 +28,13 @@ from typing import Any, Final
 from replication.controller.image import EMPTY, ClusterImage
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.remote_log_records import RemoteLogRecord, remote_segment, segment_record
+from replication.coordination.remote_log_records import (
+    RemoteLogRecord,
+    partition_record,
+    remote_log_start,
+    remote_segment,
+    segment_record,
+)
 from replication.coordination.remote_log_requests import (
     BeginCopy,
     BeginRemoteLog,
@@ -62,6 +70,7 @@ from tidelog.tiering.remote_segment import (
 from tidelog.types import (
     NO_LEADER_EPOCH,
     REMOTE_LOG_METADATA_TOPIC,
+    EpochStart,
     LeaderEpoch,
     Millis,
     NodeId,
@@ -84,6 +93,8 @@ class _RemotePartition:
 
     def __init__(self, key: PartitionKey) -> None:
         self.topic, self.leader_epoch, self.node_id = "", NO_LEADER_EPOCH, NodeId(-1)
+        self.log_start: EpochStart | None = None
+        """The log start with which a leader has deleted segments."""
         self.segments = SegmentTable(key)
         self.copying: RemoteSegmentId | None = None
         """The copy under way."""
@@ -121,7 +132,7 @@ class RemoteLogMachine:
             case RemoteLogPartitionKey() as key, RemoteLogPartitionValue() as value:
                 known = self._known(_partition_of(key))
                 known.topic, known.leader_epoch = value.topic_name, LeaderEpoch(value.leader_epoch)
-                known.node_id = NodeId(value.node_id)
+                known.node_id, known.log_start = NodeId(value.node_id), remote_log_start(value)
             case RemoteLogPartitionKey() as key, None:
                 self._partitions.pop(_partition_of(key), None)
                 self._gone.pop(_partition_of(key), None)
@@ -180,9 +191,7 @@ class RemoteLogMachine:
                 case FinishCopy():
                     return self._finish_copy(request, now)
                 case DeleteRemoteSegments():
-                    known = self._led(request.leader)
-                    ids = _limited(request.segment_ids)
-                    return self._delete(known, ids, request.leader.node_id, now)
+                    return self._delete_for_leader(request, now)
                 case ListRemoteSegments():
                     return Decision(self._page(request))
                 case FindOrphans():
@@ -206,8 +215,7 @@ class RemoteLogMachine:
             raise _fenced(leader, known)
         if known is not None and leader.leader_epoch == known.leader_epoch:
             return Decision(_CHANGED)
-        key = RemoteLogPartitionKey(leader.key.topic_id, leader.key.partition)
-        begun = CoordinatorRecord(key, RemoteLogPartitionValue(topic.name, leader.leader_epoch, leader.node_id))
+        begun = partition_record(leader, topic.name, None if known is None else known.log_start)
         if known is None or known.copying is None:
             return Decision(_CHANGED, (begun,))
         # The older leader can no longer finish this copy, and only this decision knows of it.
@@ -268,7 +276,8 @@ class RemoteLogMachine:
         if known is None:
             return RemoteSegmentsPage((), has_more=False, leader_epoch=NO_LEADER_EPOCH)
         found = tuple(islice(known.segments.following(request.after), request.limit + 1))
-        return RemoteSegmentsPage(found[: request.limit], len(found) > request.limit, known.leader_epoch)
+        has_more = len(found) > request.limit
+        return RemoteSegmentsPage(found[: request.limit], has_more, known.leader_epoch, known.log_start)
 
     def _orphans(self, request: FindOrphans) -> OrphansFound:
         return OrphansFound(
@@ -306,6 +315,16 @@ class RemoteLogMachine:
         if leader.key.topic_id not in self._image.topics:
             raise UnknownTopicId(f"topic {known.topic!r} was deleted: its remote segments are being deleted, too")
         return known
+
+    def _delete_for_leader(self, request: DeleteRemoteSegments, now: Instant) -> Decision[RemoteLogChanged]:
+        leader = request.leader
+        known, ids = self._led(leader), _limited(request.segment_ids)
+        deleted = self._delete(known, ids, leader.node_id, now)
+        start = request.log_start
+        if start is None or (known.log_start is not None and _order(start) <= _order(known.log_start)):
+            return deleted
+        moved = partition_record(leader, known.topic, start)
+        return Decision(_CHANGED, (moved, *deleted.records), effects=deleted.effects)
 
     @staticmethod
     def _delete(
@@ -385,6 +404,11 @@ def _limited(ids: tuple[RemoteSegmentId, ...]) -> tuple[RemoteSegmentId, ...]:
     if len(ids) > SEGMENTS_MAX:
         raise InvalidRequest(f"{len(ids)} remote segments are to be deleted at once; send at most {SEGMENTS_MAX}")
     return ids
+
+
+def _order(start: EpochStart) -> tuple[LeaderEpoch, Offset]:
+    """Later log starts are larger, in another leader's log too."""
+    return start.epoch, start.start_offset
 
 
 def _fenced(leader: RemoteLogLeader, known: _RemotePartition) -> FencedLeaderEpoch:

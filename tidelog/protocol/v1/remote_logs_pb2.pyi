@@ -157,6 +157,7 @@ class DeleteRemoteSegmentsRequest(_message.Message):
 
     LEADER_FIELD_NUMBER: _builtins.int
     SEGMENT_IDS_FIELD_NUMBER: _builtins.int
+    LOG_START_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader(self) -> Global___RemoteLogLeader:
         """of the partition"""
@@ -165,17 +166,24 @@ class DeleteRemoteSegmentsRequest(_message.Message):
     def segment_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """at most 1,000"""
 
+    @_builtins.property
+    def log_start(self) -> _common_pb2.EpochStart:
+        """of the leader's log, durably"""
+
     def __init__(
         self,
         *,
         leader: Global___RemoteLogLeader | None = ...,
         segment_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        log_start: _common_pb2.EpochStart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log_start", b"_log_start", "leader", b"leader", "log_start", b"log_start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "segment_ids", b"segment_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_start", b"_log_start", "leader", b"leader", "log_start", b"log_start", "segment_ids", b"segment_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__log_start: _TypeAlias = _typing.Literal["log_start"]  # noqa: Y015
+    _WhichOneofArgType__log_start: _TypeAlias = _typing.Literal["_log_start", b"_log_start"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_start) -> _WhichOneofReturnType__log_start | None: ...
 
 Global___DeleteRemoteSegmentsRequest: _TypeAlias = DeleteRemoteSegmentsRequest  # noqa: Y015
 
@@ -246,6 +254,7 @@ class RemoteSegmentsPage(_message.Message):
     SEGMENTS_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_START_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """another page follows"""
     leader_epoch: _builtins.int
@@ -254,18 +263,25 @@ class RemoteSegmentsPage(_message.Message):
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteSegment]:
         """by start offset and id"""
 
+    @_builtins.property
+    def log_start(self) -> _common_pb2.EpochStart:
+        """with which a leader has deleted segments, if one has"""
+
     def __init__(
         self,
         *,
         segments: _abc.Iterable[Global___RemoteSegment] | None = ...,
         has_more: _builtins.bool = ...,
         leader_epoch: _builtins.int = ...,
+        log_start: _common_pb2.EpochStart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log_start", b"_log_start", "log_start", b"log_start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_more", b"has_more", "leader_epoch", b"leader_epoch", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_start", b"_log_start", "has_more", b"has_more", "leader_epoch", b"leader_epoch", "log_start", b"log_start", "segments", b"segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__log_start: _TypeAlias = _typing.Literal["log_start"]  # noqa: Y015
+    _WhichOneofArgType__log_start: _TypeAlias = _typing.Literal["_log_start", b"_log_start"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_start) -> _WhichOneofReturnType__log_start | None: ...
 
 Global___RemoteSegmentsPage: _TypeAlias = RemoteSegmentsPage  # noqa: Y015
 
