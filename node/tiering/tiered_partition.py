@@ -40,9 +40,11 @@ from storage.files.disk_executor import Executor
 from storage.log.log import Log
 from storage.log.remote_retention import remote_expiry
 from storage.log.segment_copy import ClosedSegment, SegmentCopy, copy_limit, copyable_segments
+from storage.segment.abstract_index import CorruptIndex
+from storage.segment.batch_walk import BrokenChain
 from tidelog.clock import Clock
 from tidelog.epochs import epoch_before
-from tidelog.errors import TidelogError
+from tidelog.errors import CorruptLog, TidelogError
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.tiering.segment_manifest import encode_manifest, manifest_key, segment_key
@@ -192,7 +194,6 @@ class TieredPartition:
             await client.ensure_topic()
             await client.change(BeginRemoteLog(self._leader))
             async for page in client.pages(self.replica.key, None):
-                self._ensure_current()
                 lost = remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
                 if lost:
                     _log.warning("%s: %d remote segments are of a lost leader epoch: deleted", self, len(lost))
@@ -201,10 +202,11 @@ class TieredPartition:
                     self._expired_below = page.log_start.start_offset
             self._deleting += remote.advance(log.log_start_offset)
             remote.is_whole = True
-            self._look_for_gaps(remote)
         else:
             await self._follow(remote)
         self._publish(remote)
+        if self.leads:
+            self._look_for_gaps(remote)
 
     def _publish(self, remote: RemoteLog) -> None:
         self._ensure_current()
@@ -254,7 +256,13 @@ class TieredPartition:
         segment = self._described(copy)
         await services.client.change(BeginCopy(self._leader, segment))
         self._ensure_current()
-        written = await run_in(services.executor, lambda: self._upload(topic, segment, copy))
+        try:
+            written = await run_in(services.executor, lambda: self._upload(topic, segment, copy))
+        except (CorruptLog, OSError, BrokenChain, CorruptIndex):
+            self._ensure_current()
+            if copy.is_current(log):
+                raise
+            return  # its segment left the log while it was read: nothing is wrong
         self._ensure_current()
         if not copy.is_current(log):
             return  # the next copy replaces it

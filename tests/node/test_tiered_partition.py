@@ -1,0 +1,241 @@
+"""One tiered partition, step by step: what ends its role, truncates its log or moves its log start while it waits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from node.replicas.leader_replica import LeaderReplica
+from node.replicas.replica import Replica
+from node.tiering.remote_log_client import RemoteLogClient
+from node.tiering.tiered_partition import Superseded, TieredPartition, TierServices
+from replication.coordination.coordinator_machine import Instant
+from replication.coordination.remote_log_requests import (
+    BeginCopy,
+    BeginRemoteLog,
+    DeleteRemoteSegments,
+    FinishCopy,
+    ListRemoteSegments,
+    RemoteSegmentsPage,
+    SegmentPlace,
+)
+from replication.coordination.tiering.remote_log import RemoteLog
+from replication.coordination.tiering.remote_log_machine import RemoteLogMachine
+from storage.directory.log_directory import LogDirectory
+from storage.files.disk_executor import InlineExecutor
+from storage.log.log import Log
+from testbed.fake_object_store import FakeObjectStore
+from tests.replication.transaction_world import image
+from tests.storage.filled_logs import filled
+from tests.storage.workbench import SMALL, TP, Bench
+from tidelog.clock import MachineClock
+from tidelog.errors import TidelogError
+from tidelog.tiering.remote_segment import RemoteSegmentState
+from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionKey
+
+TIERED = replace(SMALL, remote_storage=True)
+IMAGE = image({"orders": 1})
+KEY = PartitionKey(next(iter(IMAGE.topics)), TP.partition)
+STARTED, FINISHED = RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED
+
+
+class HeldDirectory:
+    """Moves log starts when the test lets it, as a slow disk."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self.held: list[Callable[[], None]] = []
+
+    def move_log_start(self, log: Log, offset: Offset, moved: Callable[[TidelogError | None], None]) -> None:
+        self.held.append(lambda: self._directory.move_log_start(log, offset, moved))
+
+
+@dataclass
+class LedReplica:
+    """What a tiered partition sees of a replica that leads."""
+
+    log: Log
+    directory: HeldDirectory
+    key: PartitionKey = KEY
+    name: object = TP
+    leader_epoch: LeaderEpoch = LeaderEpoch(1)
+    remote: RemoteLog | None = None
+    role: LeaderReplica | None = field(default_factory=lambda: LeaderReplica.__new__(LeaderReplica))
+
+    def end_role(self) -> None:
+        """As `Replica._end_role`."""
+        self.role, self.remote, self.log.copied_end = None, None, Offset(0)
+
+
+class Coordinator:
+    """The machine, asked directly. `answered`: called between a decision and its answer."""
+
+    def __init__(self) -> None:
+        self.machine = RemoteLogMachine()
+        self.now = Instant(Millis(0), Millis(1))
+        self.machine.loaded(IMAGE, 0, self.now)
+        self.requests: list[object] = []
+        self.answered: Callable[[object], None] = lambda _request: None
+
+    async def ensure_topic(self) -> None:
+        pass
+
+    async def change(self, request: object) -> None:
+        self._ask(request)
+
+    async def pages(self, key: PartitionKey, after: SegmentPlace | None) -> AsyncIterator[RemoteSegmentsPage]:
+        yield self._ask(ListRemoteSegments(key, after))
+
+    def _ask(self, request: object) -> Any:
+        decision = self.machine.handle(request, self.now)
+        if isinstance(decision.answer, TidelogError):
+            raise decision.answer
+        for record in decision.records:
+            self.machine.apply(record, Offset(0), None)
+        self.requests.append(request)
+        self.answered(request)
+        return decision.answer
+
+    def states(self) -> list[RemoteSegmentState]:
+        page = self.machine.handle(ListRemoteSegments(KEY), self.now).answer
+        assert isinstance(page, RemoteSegmentsPage)
+        return [each.state for each in page.segments]
+
+
+class World:
+    """A leader with a log of several closed segments."""
+
+    def __init__(self, *, retention_bytes: int = -1) -> None:
+        self.bench = filled(bench=Bench(replace(TIERED, retention_bytes=retention_bytes)))
+        self.log = self.bench.log
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self.bench.directory.write_checkpoints()
+        self.directory = HeldDirectory(self.bench.directory)
+        self.replica = LedReplica(self.log, self.directory)
+        self.coordinator, self.store = Coordinator(), FakeObjectStore()
+        self._rng = random.Random(7)
+        self.partition = self.new_partition()
+
+    def new_partition(self) -> TieredPartition:
+        """As the tier makes one for the present role."""
+        services = TierServices(
+            me=NodeId(1),
+            client=cast("RemoteLogClient", self.coordinator),
+            store=self.store,
+            executor=InlineExecutor(),
+            clock=MachineClock(),
+            new_id=lambda: UUID(int=self._rng.getrandbits(128), version=4),
+            pace=iter,
+            log_start_moved=lambda _log: None,
+        )
+        return TieredPartition(cast("Replica", self.replica), services)
+
+    async def copy_all(self) -> None:
+        """Steps until nothing is left to copy."""
+        while await self.partition.step():
+            pass
+
+    def at(self, moment: object, do: Callable[[], object]) -> None:
+        """Do something once: while an object is put, or between a decision of the coordinator and its answer."""
+        left = [do]
+
+        def once(now: object) -> None:
+            if left and now == moment:
+                left.pop()()
+
+        self.coordinator.answered = lambda request: once(type(request))
+        self.store.on_call = lambda call: once(call.operation)
+
+
+async def test_a_leader_copies_its_closed_segments_in_order() -> None:
+    world = World()
+    await world.copy_all()
+    log = world.log
+    assert len(log.segments) > 3
+    assert log.copied_end == log.active.base_offset
+    assert world.coordinator.states() == [FINISHED] * (len(log.segments) - 1)
+
+
+@pytest.mark.parametrize("moment", [BeginRemoteLog, ListRemoteSegments, BeginCopy, "put", "get_range", FinishCopy])
+async def test_a_role_that_ends_while_it_waits_changes_nothing_more(moment: object) -> None:
+    """The next leader may believe other segments: what the old role has learned must not let local ones leave."""
+    world = World()
+    world.at(moment, world.replica.end_role)
+    with pytest.raises(Superseded):
+        await world.copy_all()
+    assert (world.log.copied_end, world.replica.remote) == (0, None)
+    finished = world.coordinator.states().count(FINISHED)
+    assert finished == (1 if moment is FinishCopy else 0), "a copy of an ended role is not finished"
+    assert bool(world.store.objects) == (moment in ("put", "get_range", FinishCopy)), "nor is it begun"
+
+
+async def test_an_expiry_is_not_decided_for_a_role_that_has_ended() -> None:
+    world = World(retention_bytes=4_000)
+    await world.copy_all()
+    (move,) = world.directory.held
+    move()
+    world.at(DeleteRemoteSegments, world.replica.end_role)
+    with pytest.raises(Superseded):
+        await world.partition.step()
+
+
+async def test_a_copy_during_which_the_log_is_truncated_does_not_count() -> None:
+    """The truncation is under way while the object is written, and has ended when the next copy begins."""
+    world = World()
+    first_end = world.log.segments[1].base_offset
+
+    def begin() -> None:
+        ticket = world.log.begin_truncation(Offset(first_end - 1))
+        assert ticket is not None
+
+    world.at("put", begin)
+    with pytest.raises(Superseded):
+        await world.copy_all()
+    assert world.coordinator.states() == [STARTED]
+    assert not world.partition.is_current
+    assert world.log.copied_end == 0
+    assert not world.new_partition().is_current, "it waits for the truncation"
+
+
+async def test_what_is_appended_after_a_truncation_is_not_copied() -> None:
+    world = World()
+    await world.copy_all()
+    cut = world.log.segments[1].base_offset
+    world.log.truncate_to(cut)
+    assert world.log.copied_end == cut
+    assert not world.partition.is_current
+
+
+@pytest.mark.parametrize("moment", ["put", "get_range"])
+async def test_a_copy_whose_segment_has_left_the_log_does_not_count(moment: str) -> None:
+    """Records are deleted while their segment is read, and while its object is read back."""
+    world = World()
+    second = world.log.segments[1].base_offset
+    world.at(moment, lambda: world.bench.directory.drop_before(world.log, second))
+    await world.partition.step()
+    assert await world.partition.step()
+    assert world.log.segments[0].base_offset == second
+    assert world.coordinator.states() == [STARTED]
+    await world.copy_all()
+    assert world.coordinator.states().count(FINISHED) == len(world.log.segments) - 1
+
+
+async def test_segments_are_deleted_once_the_log_start_is_durably_behind_them() -> None:
+    world = World(retention_bytes=4_000)
+    await world.copy_all()
+    assert len(world.directory.held) == 1, "retention has decided"
+    for _ in range(3):
+        await world.partition.step()
+    assert not any(isinstance(each, DeleteRemoteSegments) for each in world.coordinator.requests)
+    assert set(world.coordinator.states()) == {FINISHED}
+    world.directory.held.pop()()
+    start = world.log.log_start_offset
+    assert start > 0
+    await world.partition.step()
+    (deletion,) = [each for each in world.coordinator.requests if isinstance(each, DeleteRemoteSegments)]
+    assert deletion.log_start is not None and deletion.log_start.start_offset == start
