@@ -26,7 +26,7 @@ from tidelog.client.admin import Admin
 from tidelog.errors import InvalidConfig
 from tidelog.protocol.v1 import common_pb2, remote_logs_pb2, rpcs
 from tidelog.tiering.remote_errors import RemoteObjectMissing
-from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.types import EpochStart, LeaderEpoch, Offset
 
 
 async def test_what_left_the_nodes_is_consumed_from_the_store(tmp_path: Path) -> None:
