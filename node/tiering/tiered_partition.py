@@ -33,7 +33,6 @@ from replication.coordination.remote_log_requests import (
     DeleteRemoteSegments,
     FinishCopy,
     RemoteLogLeader,
-    SegmentPlace,
 )
 from replication.coordination.tiering.remote_log import OffsetGap, RemoteLog, believed
 from storage.files.disk_executor import Executor
@@ -109,8 +108,6 @@ class TieredPartition:
         self._role, self._truncations = replica.role, replica.log.truncations
         self._leader = RemoteLogLeader(replica.key, replica.leader_epoch, services.me)
         self._remote: RemoteLog | None = None
-        self._after: SegmentPlace | None = None
-        """Of a follower: the last segment that it has looked at and that does not change any more."""
         self._deleting: list[RemoteSegmentId] = []
         self._expired_below = Offset(0)
         """Of a leader: up to here a former leader has deleted the log."""
@@ -189,7 +186,6 @@ class TieredPartition:
         """Register as the leader, and list all segments."""
         log, client = self.log, self._services.client
         remote = RemoteLog(self.replica.key, log.local_log_start_offset)
-        self._after = None
         if self.leads:
             await client.ensure_topic()
             await client.change(BeginRemoteLog(self._leader))
@@ -217,7 +213,8 @@ class TieredPartition:
         """Take over the segments that were finished since the last time, up to the high watermark: behind it this log
         may differ from the leader's."""
         log = self.log
-        async for page in self._services.client.pages(self.replica.key, self._after):
+        after = None if self._remote is None else remote.next_place
+        async for page in self._services.client.pages(self.replica.key, after):
             self._ensure_current()
             for segment in page.segments:
                 is_finished = segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
@@ -229,7 +226,6 @@ class TieredPartition:
                     remote.add(segment)
                     if segment.start_offset > remote.copied_end:
                         self._remote = None  # what it follows was copied later: list all of them again
-                self._after = SegmentPlace(segment.start_offset, segment.segment_id)
             if self._remote is remote:
                 log.copied_end = remote.copied_end
 

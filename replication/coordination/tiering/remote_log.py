@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.segment_table import SegmentTable
@@ -109,6 +110,13 @@ class RemoteLog:
             while (behind := self.segment_with(self.copied_end)) is not None:  # a gap that lies below the log start now
                 self.copied_end = behind.end_offset
         return tuple(each.segment_id for each in below)
+
+    @property
+    def next_place(self) -> SegmentPlace:
+        """Segments that go on behind `copied_end` follow this place, if they are not longer than those that are known.
+        It is not that of the last one: a copy that replaced another has any id, and another leader's segments begin
+        elsewhere."""
+        return SegmentPlace(Offset(max(0, self.copied_end - self._longest)), RemoteSegmentId(UUID(int=0)))
 
     def segment_with(self, offset: Offset) -> RemoteSegment | None:
         """A segment with this offset, the one that goes on the furthest; None if no segment has it."""
