@@ -31,11 +31,12 @@ from testbed.sim.coordination import Coordination
 from testbed.sim.deletions import Deletion
 from testbed.sim.ledger import METADATA_LOG, Cleanup, Ledger, Violation, is_commit
 from testbed.sim.readings import Reading
+from testbed.sim.remote_segments import RemoteSegments
 from testbed.sim.unclean import Loss
 from testbed.sim.waves import Waves
 from testbed.sim.workload import Fate, Sent
 from tidelog.records import RecordBatch, iter_batches
-from tidelog.types import Durability, LeaderEpoch, Offset, PartitionKey, TopicId
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Durability, LeaderEpoch, Offset, PartitionKey, TopicId
 
 READ_BYTES = 1 << 20
 
@@ -45,6 +46,8 @@ class ReadableLog(Protocol):
 
     @property
     def log_start_offset(self) -> Offset: ...
+    @property
+    def local_log_start_offset(self) -> Offset: ...
     @property
     def log_end_offset(self) -> Offset: ...
     @property
@@ -81,6 +84,7 @@ class Watched:
     log_end: int = 0
     high_watermark: int = -1
     log_start: int = 0
+    local_start: int = 0
     size_max: int = 0  # the largest size of the log since its start last moved
     compared: int = 0  # everything from the log start up to here has been compared with the ledger
 
@@ -111,9 +115,10 @@ class Checkers:
         coordination: Coordination | None = None,
     ) -> None:
         """coordination: the rules of groups and transactions; None: the default ones."""
+        self.ledgers: dict[PartitionKey, Ledger] = {}
         self.coordination = coordination or Coordination()
         self.waves = Waves()
-        self.ledgers: dict[PartitionKey, Ledger] = {}
+        self.remote = RemoteSegments(self.ledgers, lambda key: bool(configs(key)))
         self.sent: list[Sent] = []
         self.has_applications = False
         """Applications write records, too: their values may repeat, and acknowledgements.py judges them."""
@@ -175,7 +180,7 @@ class Checkers:
             seen.hidden = log is None
             if log is not None and log is not seen.log:  # a log may be out of use for a while and come back
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
-                seen.size_max = 0
+                seen.size_max = seen.local_start = 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, incarnation, replica, seen)
             if log is not None:
@@ -192,6 +197,7 @@ class Checkers:
                     if ended != log.log_end_offset == log.log_start_offset:
                         self._restarted_at[node, replica.key] = log.log_start_offset
                     self._start_moved(node, replica, log, seen, since_us)
+                self._local_start_moved(node, replica, log, seen)
                 seen.size_max = max(seen.size_max, log.size)
                 seen.at_us = now_us
                 if log.high_watermark != seen.high_watermark:
@@ -202,6 +208,13 @@ class Checkers:
         log = seen.log
         if led and replica.log is None and log is not None and log.high_watermark > seen.high_watermark:
             self._watermark_moved(node, replica, log, seen, led=True)
+
+    def published(self, before: ClusterImage, after: ClusterImage) -> None:
+        """There are new committed metadata."""
+        self.sets_are_of_present_nodes(after)
+        self.sets_published(before, after)
+        self.cordons_hold(before, after)
+        self.waves.moved(before, after)
 
     def sets_published(self, before: ClusterImage, after: ClusterImage) -> None:
         """Record the actual and the required size of each in-sync set by partition epoch, and the number of voters."""
@@ -252,12 +265,13 @@ class Checkers:
         """Allow the loss of everything committed from `end` on: an unclean election was ordered."""
         self.ledgers[key].forgive(end)
 
-    def may_have_lost(self, key: PartitionKey) -> None:
+    def may_have_lost(self, *keys: PartitionKey) -> None:
         """Allow any loss: no machine kept its power that had the data of the page caches. Committed records are no
         longer checked; leadership and recovery still are."""
-        ledger = self.ledgers.get(key)
-        if ledger is not None:
-            ledger.lossy, ledger.loss = True, None
+        for key in keys:
+            ledger = self.ledgers.get(key)
+            if ledger is not None:
+                ledger.lossy, ledger.loss = True, None
 
     def led_uncleanly(self, key: PartitionKey, epoch: LeaderEpoch) -> None:
         """An unclean election chose this leader, as the topic allows. Once it leads, its log decides what is
@@ -327,6 +341,12 @@ class Checkers:
             )
         ledger.start = start
 
+    def _local_start_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
+        """Check that the remote tier has what has left a node."""
+        start, seen.local_start = seen.local_start, log.local_log_start_offset
+        if start < seen.local_start and self.ledger(replica.key, replica.name).is_judged(node):
+            self.remote.left_node(replica.key, f"{replica.name} on {node}", log.log_start_offset, seen.local_start)
+
     # --- deletions ---
 
     def deleted(self, key: PartitionKey, deletion: Deletion, low_watermark: int) -> None:
@@ -364,10 +384,11 @@ class Checkers:
 
     def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int, size: int, begin: int) -> bool:
         """Whether the topic's retention by age or size allows what the log has just lost from `begin` on. size: size of
-        the log before. The log may have been truncated after retention counted it; uncommitted records count too (as in
-        Kafka)."""
+        the log before; of a topic with a remote tier both tiers count. The log may have been truncated after retention
+        counted it; uncommitted records count too (as in Kafka)."""
         gone = sum(len(data) for base, data in ledger.batches.items() if begin <= base < log.log_start_offset)
-        if max(log.size, size - gone) >= ledger.cleanup.retention_bytes:
+        kept = ledger.size_from(log.log_start_offset) if ledger.cleanup.tiered else 0
+        if max(log.size, size - gone, kept) >= ledger.cleanup.retention_bytes:
             return True
         youngest, latest = ledger.youngest_ms(begin, log.log_start_offset), self._wall_ms(node, since_us)
         return youngest < latest - ledger.cleanup.retention_ms
@@ -517,7 +538,7 @@ class Checkers:
     def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:
         """Check that everything in [start, end) of this log is in the ledger byte for byte, or append it to the
         ledger. What has been compared since the last truncation of the log is not compared again."""
-        start = max(start, log.log_start_offset)
+        start = max(start, log.local_log_start_offset)
         ledger = self.ledger(replica.key, replica.name)
         if not ledger.is_judged(node):
             return
@@ -525,7 +546,7 @@ class Checkers:
         if seen is not None and seen.log is log:
             if start <= seen.compared:
                 start, seen.compared = max(start, seen.compared), max(seen.compared, end)
-            elif seen.compared <= log.log_start_offset == start:
+            elif seen.compared <= log.local_log_start_offset == start:
                 seen.compared = end
         if start >= end or self._has(node, log, ledger, start, end):
             return
@@ -557,6 +578,8 @@ class Checkers:
                 raise Violation(f"{ledger.name}: {sent} has a marker that contradicts its coordinator")
         if not ledger.is_metadata:
             self.coordination.committed(ledger, batch, decided, records)
+        if ledger.name.startswith(REMOTE_LOG_METADATA_TOPIC):
+            self.remote.replayed(batch)
         if ledger.is_internal or batch.is_control:  # no client writes to internal topics
             return
         for offset in range(int(batch.base_offset), int(batch.next_offset)):

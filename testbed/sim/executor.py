@@ -156,10 +156,17 @@ class JobLock:
                 break
 
 
+def pause_ms(duration_ms: int) -> None:
+    """Let the job that runs now wait, as a thread that sleeps."""
+    assert running is not None, "only work of an executor sleeps"
+    running.hand_over(duration_ms * 1_000)
+
+
 def modules_with_locks() -> list[ModuleType]:
-    """The modules of the storage engine whose locks the event loop and the executors share. A real lock stops the
-    simulator for good: its owner and those that wait for it run on one thread."""
-    loaded = (module for name, module in sorted(sys.modules.items()) if name.startswith("storage."))
+    """The modules of the storage engine and of remote reads whose locks the event loop and the executors share. A real
+    lock stops the simulator for good: its owner and those that wait for it run on one thread."""
+    shared = ("storage.", "tidelog.tiering.")
+    loaded = (module for name, module in sorted(sys.modules.items()) if name.startswith(shared))
     return [module for module in loaded if getattr(module, "Lock", None) is threading.Lock]
 
 
@@ -174,6 +181,11 @@ class SimExecutor:
         self._hanging: set[Job] = set()
         self._parked: dict[Job, None] = {}
         """Jobs whose disk call or completion hangs."""
+
+    @property
+    def is_alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.alive
 
     def hang(self) -> None:
         """Let the jobs in progress hang until `resume`; other workers continue."""

@@ -140,6 +140,7 @@ def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState
             assert replica is not None, f"node {node} has no replica of {name} now"
             sim.checkers.look_again(sim.machines[node].name, replica)
         return
+    start = max(start, *(log.local_log_start_offset for log in logs.values()))
     contents = {
         _without_accepted_losses(ledger, sim.undisturbed.read(sim.machines[node].name, log, start, log.log_end_offset))
         for node, log in logs.items()

@@ -46,11 +46,13 @@ class Cleanup:
     retention_ms: float = math.inf
     retention_bytes: float = math.inf
     unclean: bool = False
+    tiered: bool = False
 
     def widen(self, configs: Mapping[str, str]) -> None:
         """Add the current settings of the topic."""
         policy = configs.get("cleanup.policy", "delete")
         self.compact |= "compact" in policy
+        self.tiered |= configs.get("remote.storage.enable") == "true"
         self.unclean |= configs.get("unclean.leader.election.enable") == "true"
         self.delete_retention_ms = min(self.delete_retention_ms, int(configs.get("delete.retention.ms", DAY_MS)))
         if "delete" in policy:
@@ -294,6 +296,10 @@ class Ledger:
             return False
         self._cleaned.add(data)
         return True
+
+    def size_from(self, start: int) -> int:
+        """Bytes of the committed batches from an offset on."""
+        return sum(len(data) for base, data in self.batches.items() if base >= start)
 
     def youngest_ms(self, start: int, end: int) -> int:
         """The largest timestamp of a batch in [start, end); -1 if there is none."""

@@ -23,6 +23,7 @@ from node.listener_settings import ListenerProtocol
 from node.listeners.kafka.kafka_server import KafkaServer
 from node.process.node import Node
 from node.replication_settings import ReplicationConfig
+from node.tiering_settings import TieringConfig
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.disk_executor import Executor
@@ -36,6 +37,7 @@ from testbed.sim.executor import DiskPace, SimExecutor
 from testbed.sim.ledger import Violation
 from testbed.sim.loop import MICROS, SimLoop, SimTask
 from testbed.sim.network import Network
+from testbed.sim.object_store import SimObjectStore
 from testbed.sim.process import CURRENT, Process, ProcessState
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import Durability, Endpoint, Millis, NodeId, PartitionKey
@@ -147,7 +149,9 @@ class Machine:
         replication: ReplicationConfig | None = None,
         cleaning: bool = False,
         coordinators: CoordinatorSettings = SCRIPTED,
+        store: SimObjectStore | None = None,
     ) -> None:
+        """store: of the remote tier; None: the node has none."""
         self.node_id = node_id
         self.name = machine_name(node_id)
         self.disk = self._new_disk()
@@ -161,7 +165,7 @@ class Machine:
         # at any time in this incarnation: a call that began before the repair may fail after it
         self.was_full = self.was_broken = self.first_directory_was_broken = False
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
-        self._memory = memory
+        self._memory, self._store = memory, store
         self._cold_share = memory.choice(COLD_SHARES)
         self._disk_rng = random.Random(rng.getrandbits(64))
         self._boot_id = rng.randbytes(16)
@@ -182,6 +186,7 @@ class Machine:
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
             coordinators=coordinators,
+            tiering=TieringConfig() if store is None else TieringConfig(url=store.url, partitions=2),
             maintenance=MaintenanceConfig(
                 reserve_bytes=RESERVES[node_id % len(RESERVES)],
                 scrub_interval_ms=30_000,
@@ -238,6 +243,8 @@ class Machine:
             transport=self._network.transport(self.name),
             boot_id=self._boot_id,
             before_close=self._stop_listening,
+            open_store=self._open_store,
+            pause_ms=executor.pause_ms,
         )
         self._network.listen(
             endpoint_of(self.node_id), process, self.name, GRPC_LISTENER, Boundary(gates=self.node.services)
@@ -253,6 +260,10 @@ class Machine:
             kafka.serve(self.node.services, feature_level=self.node.feature_level)
             self._network.listen_for_bytes(kafka_endpoint_of(self.node_id), process, self.name, kafka._accepted)
         self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
+
+    def _open_store(self, _url: str) -> SimObjectStore:
+        assert self._store is not None, "a node without a URL opens no store"
+        return self._store
 
     async def _stop_listening(self) -> None:
         """Close listeners and streams, as a real process does between its drain and its end."""
@@ -371,6 +382,12 @@ class Machine:
         if self.pace.hanging and not self.pace.stalled and self.pace.hangs("read", path):
             return True
         return self._cold_share > 0 and not self.pace.stalled and self._memory.random() < self._cold_share
+
+    def scrub(self, key: PartitionKey) -> None:
+        """Run the scrub of one log now."""
+        assert self.process is not None
+        assert self.node is not None
+        self.process.run(views.scrub, self.node, key)
 
     def latest_wall_ms(self, since_us: int) -> int:
         """The latest wall clock time at which something that the disk has done since then can have been chosen. The

@@ -23,7 +23,7 @@ from storage.log.log import Log
 from testbed.sim.process import CURRENT, Process
 
 WATCHED: Final[Mapping[type, frozenset[str]]] = {
-    Log: frozenset({"directory", "log_start_offset", "log_end_offset", "high_watermark", "flush_state"}),
+    Log: frozenset({"directory", "log_start_offset", "_left_below", "log_end_offset", "high_watermark", "flush_state"}),
     FlushState: frozenset({"synced"}),
     LogDirectory: frozenset({"offline"}),
     Replica: frozenset({"log", "state", "leader_epoch", "offline"}),

@@ -27,9 +27,9 @@ from tidelog.records import walk_headers
 from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.types import Acks, Durability, Offset, PartitionKey
 
-Position = tuple[int, bool, object, int, int, int, int]
-"""The watched state of a replica: leader epoch, whether it leads, its log, log start and end, durable offset,
-watermark."""
+Position = tuple[int, bool, object, int, int, int, int, int]
+"""The watched state of a replica: leader epoch, whether it leads, its log, log start, local log start and end, durable
+offset, watermark."""
 
 
 def replicas(node: Node, *, metadata: bool = False) -> Iterator[ReplicaView]:
@@ -54,6 +54,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
         view.leader_id == view.node_id,
         log if log.directory.offline is None else None,
         log.log_start_offset,
+        log._left_below,
         log.log_end_offset,
         log.flush_state.synced,
         log.high_watermark,
@@ -72,6 +73,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
             part.state is ReplicaState.LEADING,
             log if log.directory.offline is None else None,
             log.log_start_offset,
+            log._left_below,
             log.log_end_offset,
             log.flush_state.synced,
             log.high_watermark,

@@ -34,6 +34,7 @@ from testbed.sim.ledger import Ledger
 from testbed.sim.loop import MICROS, SimLoop
 from testbed.sim.machine import SCRIPTED, Machine, endpoint_of, machine_name
 from testbed.sim.network import Envelope, Held, Network
+from testbed.sim.object_store import SimObjectStore
 from testbed.sim.process import Process, ProcessState
 from testbed.sim.producers import SimProducer
 from testbed.sim.stirring import announce_writes
@@ -86,6 +87,8 @@ class Simulation:
             has_rotted=lambda node: self._machine_named[node].disk.rots,
             coordination=self.coordination,
         )
+        self.store = SimObjectStore(self.loop, self._rng("store"), self.note)
+        self.store.on_change = self.checkers.remote.store_changed
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
         self.min_insync = 1
@@ -161,13 +164,15 @@ class Simulation:
         replication: ReplicationConfig | None = None,
         cleaning: bool = False,
         coordinators: CoordinatorSettings = SCRIPTED,
+        tiered: bool = False,
         **configs: str,
     ) -> None:
         """Start a cluster of that many nodes and wait until all are unfenced and the topics are in sync. Each topic
         has up to three replicas. voters: size of the metadata quorum (None: as given to the constructor); with one
         voter the controller stays on node 0. racks: one for each node, or none. cleaning: retention and compaction
-        run every second. coordinators: settings of group and transaction coordinators."""
-        self.min_insync = min_insync
+        run every second. coordinators: settings of group and transaction coordinators. tiered: the nodes have
+        an object store."""
+        self.min_insync, self.checkers.remote.store = min_insync, self.store
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
             self.machines[number] = self._machine_named[machine_name(number)] = Machine(
@@ -186,6 +191,7 @@ class Simulation:
                 replication=replication,
                 cleaning=cleaning,
                 coordinators=coordinators,
+                store=self.store if tiered else None,
             )
         for number in self.nodes:
             self.restart(number)
@@ -316,7 +322,7 @@ class Simulation:
         closed = self.machines[node].is_closed
         self.machines[node].die(power_lost=True, forget_all=forget_all)
         if not closed:
-            self._may_have_lost(self._caches.power_lost(node, self._newest))
+            self.checkers.may_have_lost(*self._caches.power_lost(node, self._newest))
         return node
 
     def empty(self, node: int) -> int:
@@ -441,10 +447,7 @@ class Simulation:
 
     def scrub(self, node: int, topic: str, partition: int = 0) -> None:
         """Run the scrub of one partition log on a node now."""
-        machine = self.machines[node]
-        assert machine.process is not None
-        assert machine.node is not None
-        machine.process.run(views.scrub, machine.node, self.partition(topic, partition).key)
+        self.machines[node].scrub(self.partition(topic, partition).key)
 
     def jump_clock(self, node: int, ms: int) -> None:
         """Set the machine's wall clock forward or back."""
@@ -621,6 +624,7 @@ class Simulation:
         self.healing = True
         self.network.set_faults(type(self.network.faults)())
         self.network.heal_all()
+        self.store.heal()
         for node in self.nodes:
             self.slow_disk(node, 1)
             self.release_disk(node)
@@ -660,24 +664,17 @@ class Simulation:
         image = None if metadata is None else metadata.image
         if image is not None and image.offset > self._newest.offset:
             before, self._newest = self._newest, image
-            self.checkers.sets_are_of_present_nodes(image)
-            self.checkers.sets_published(before, image)
-            self.checkers.cordons_hold(before, image)
-            self.checkers.waves.moved(before, image)
+            self.checkers.published(before, image)
             self.checkers.settings_changed(views.changed_settings(before, image))
             for key in views.led_uncleanly(before, image, self.accepted_losses):
                 self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")
                 state = image.partition(key)
                 assert state is not None
                 self.checkers.led_uncleanly(key, state.leader_epoch)
-            self._may_have_lost(self._caches.image_moved(before, image))
+            self.checkers.may_have_lost(*self._caches.image_moved(before, image))
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
             self.checkers.look(machine.name, machine.incarnation_name, moved)
-
-    def _may_have_lost(self, keys: Sequence[PartitionKey]) -> None:
-        for key in keys:
-            self.checkers.may_have_lost(key)
 
     def _configs(self, key: PartitionKey) -> Mapping[str, str]:
         topic = self._newest.topics.get(key.topic_id)

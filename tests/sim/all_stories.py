@@ -34,6 +34,7 @@ from tests.sim import (
     slow_stories,
     slow_truncation_stories,
     stories,
+    tier_stories,
     transaction_stories,
     unclean_reader_stories,
     volume_stories,
@@ -74,4 +75,5 @@ STORIES = [
     *pipeline_stories.ALL,
     *cordon_stories.ALL,
     *move_queue_stories.ALL,
+    *tier_stories.ALL,
 ]

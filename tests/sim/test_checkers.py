@@ -37,6 +37,10 @@ class FakeLog:
     durable_less: int = 0
 
     @property
+    def local_log_start_offset(self) -> Offset:
+        return self.log_start_offset
+
+    @property
     def log_end_offset(self) -> Offset:
         return Offset(len(self.batches))
 

@@ -6,6 +6,7 @@ import gc
 import random
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from storage.files.file_system import write_file
@@ -229,10 +230,11 @@ def test_work_submitted_by_other_work_ends_too() -> None:
         assert [steps.content(f"/data/{name}") for name in ("one", "two", "three")] == [b"1", b"2", b"3"]
 
 
-def test_every_lock_of_the_storage_engine_is_simulated() -> None:
+def test_every_lock_of_storage_and_remote_reads_is_simulated() -> None:
     """A real lock, held by work that waits for the simulated disk, stops the simulator for good."""
-    storage = Path(__file__).parent.parent.parent / "storage"
-    threaded = [path for path in sorted(storage.rglob("*.py")) if "threading" in path.read_text(encoding="utf-8")]
+    root = Path(__file__).parent.parent.parent
+    files = [path for folder in ("storage", "tidelog/tiering") for path in sorted((root / folder).rglob("*.py"))]
+    threaded = [path for path in files if "threading" in path.read_text(encoding="utf-8")]
     assert all("from threading import Lock\n" in path.read_text(encoding="utf-8") for path in threaded)
-    names = [".".join(path.relative_to(storage.parent).with_suffix("").parts) for path in threaded]
-    assert [module.__name__ for module in modules_with_locks()] == names != []
+    names = [".".join(path.relative_to(root).with_suffix("").parts) for path in threaded]
+    assert [import_module(name) for name in names] == modules_with_locks() != []

@@ -27,10 +27,9 @@ MINUTES = 200.0
 """A partition whose copy or removal fails is tried again after a minute at most; a request waits for half of one."""
 
 
-def start(sim: Simulation, *, nodes: int = 3, partitions: int = 1, min_insync: int = 1, **configs: str) -> None:
-    sim.start(
-        nodes=nodes, partitions=partitions, min_insync=min_insync, cleaning=True, tiered=True, **{**TIERED, **configs}
-    )
+def start(sim: Simulation, *, nodes: int = 3, partitions: int = 1, **configs: str) -> None:
+    sim.start(nodes=nodes, topics=(), cleaning=True, tiered=True)
+    sim.create_topic(TOPIC, partitions=partitions, configs={**TIERED, **configs})
 
 
 def fill(sim: Simulation, prefix: str, count: int, p: int = 0, acks: str = "all") -> None:

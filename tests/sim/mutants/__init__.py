@@ -50,6 +50,7 @@ from tests.sim.mutants import (
     queues,
     quorum,
     readers,
+    tiers,
     transactions,
 )
 from tests.sim.mutants.mutant import Mutant
@@ -686,6 +687,7 @@ MUTANTS: Final = (
     *coordinators.MUTANTS,
     *cordons.MUTANTS,
     *queues.MUTANTS,
+    *tiers.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -15,7 +15,7 @@ from replication.coordination.coordinator_machine import Decision
 from replication.coordination.remote_log_requests import BeginCopy, SegmentPlace
 from replication.coordination.tiering.remote_log import RemoteLog
 from replication.coordination.tiering.remote_log_machine import RemoteLogMachine
-from storage.log import log_start
+from storage.log import log_start, retention
 from storage.log.directory_claims import DirectoryClaims
 from tests.sim import tier_stories as stories
 from tests.sim.mutants.mutant import Mutant, Patch
@@ -91,7 +91,7 @@ def segments_leave_before_they_are_copied(patch: Patch) -> None:
     def deletable(*args: Any, copied_end: Any, log_end: Any, **options: Any) -> int:
         return count(*args, copied_end=log_end, log_end=log_end, **options)
 
-    count = log_start.count_deletable
+    count = retention.count_deletable
     patch.setattr(log_start, "count_deletable", deletable)
 
 
