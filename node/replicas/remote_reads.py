@@ -14,6 +14,7 @@ roles (replica.py), waiting (cold_reads.py).
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from node.runtime.work import run_in
 from replication.coordination.remote_log_requests import SegmentPlace
@@ -24,18 +25,16 @@ from storage.log.cold_read import TransactionsRead
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from storage.producers.aborted_transactions import Unverified
-from storage.producers.producer_snapshot import decode_snapshot
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
-from tidelog.errors import CorruptLog, OffsetNotAvailable, TidelogError
+from tidelog.errors import OffsetNotAvailable, TidelogError
 from tidelog.records.aborted_transaction import AbortedTransaction
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_errors import RemoteObjectMissing
-from tidelog.tiering.remote_segment import RemoteSegment, SectionKind
+from tidelog.tiering.remote_segment import RemoteSegment
 from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteRecord, RemoteSegmentReader
 from tidelog.tiering.segment_manifest import segment_key
-from tidelog.tiering.segment_object import damaged
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Millis, Offset
 
 
@@ -85,22 +84,22 @@ class RemoteTicket:
         end = self.found.next_offset
         transactions, is_complete = reader.aborted_transactions(self.offset, end)
         self.aborted.extend(transactions)
-        if not is_complete and _leaves_open(reader, end):
+        if not is_complete and reader.leaves_open(end):
             self.undecided_at = reader.segment.end_offset
 
     def release(self) -> None:
         """Nothing to release: what was read is in memory."""
 
 
-def _leaves_open(reader: RemoteSegmentReader, end: Offset) -> bool:
-    """True if a transaction that began below `end` is open at the end of the segment. Without the snapshot, every
-    segment up to the log end would have to be searched."""
-    name = f"the producer snapshot of segment {reader.segment.segment_id}"
-    try:
-        producers = decode_snapshot(reader.section(SectionKind.PRODUCER_SNAPSHOT), name)
-    except CorruptLog as error:
-        raise damaged(name, error.message) from error
-    return any(0 <= each.transaction_start < end for each in producers)
+class RemoteRange(NamedTuple):
+    """The remote segments with the offsets of a range that are copied."""
+
+    segments: tuple[RemoteSegment, ...]
+    """By start offset."""
+    next_offset: Offset
+    """Complete below it."""
+    store_url: str
+    """Empty without a remote tier."""
 
 
 class RemoteReads:
@@ -108,6 +107,11 @@ class RemoteReads:
 
     def __init__(self, store: ObjectStore, cache: RemoteCache, executor: Executor) -> None:
         self._store, self.cache, self.executor = store, cache, executor
+
+    @property
+    def url(self) -> str:
+        """Where the objects are."""
+        return self._store.url
 
     def reader(self, log: Log, segment: RemoteSegment) -> RemoteSegmentReader:
         """A reader of a segment of this log. Raises RemoteObjectDamaged."""

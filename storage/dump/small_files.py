@@ -37,11 +37,12 @@ from storage.dump.dump_events import (
     note,
 )
 from storage.files.file_system import Files, read_file
-from storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshot, decode_snapshot
+from storage.producers.snapshot_files import SNAPSHOT_SUFFIX
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.agreed_indexes import AGREEMENT_FILE, parse_agreements
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tidelog.errors import CorruptLog
+from tidelog.records.producer_snapshot import ProducerSnapshot, decode_snapshot
 from tidelog.types import NO_SEQUENCE, Offset
 
 ASIDE: Final = (".deleted", ".swap", ".cleaned", ".stray", ".tmp")

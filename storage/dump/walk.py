@@ -31,7 +31,7 @@ from storage.dump.log_chain import LogChain, LogFacts
 from storage.dump.segment_files import dump_index_alone, dump_segment
 from storage.dump.small_files import ASIDE, dump_small, kind_of
 from storage.files.file_system import Files, read_file
-from storage.producers.producer_snapshot import snapshot_offset
+from storage.producers.snapshot_files import snapshot_offset
 from storage.segment.segment import LOG_SUFFIX, SEGMENT_FILE
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset, PartitionIndex, PartitionKey, TopicPartition

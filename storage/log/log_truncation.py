@@ -32,7 +32,7 @@ from storage.log.log_producers import ProducersAfterTruncation
 from storage.log.log_reader import LogReader
 from storage.log.log_start import LogStart
 from storage.log.truncation_ticket import Emptying, RemotePart, Shortening, TruncationTicket
-from storage.producers.producer_snapshot import snapshot_path
+from storage.producers.snapshot_files import snapshot_path
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.errors import CorruptLog

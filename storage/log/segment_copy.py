@@ -24,7 +24,6 @@ from storage.checkpoints.checkpoint_file import encode_epochs
 from storage.log.cold_read import TransactionsRead
 from storage.log.log import Log
 from storage.producers.producer_replay import replay
-from storage.producers.producer_snapshot import encode_snapshot
 from storage.producers.producer_state import ProducerStateManager
 from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.epoch_cache import epoch_due
@@ -35,6 +34,7 @@ from storage.segment.time_index import TimeIndex
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, TransactionIndex, encode_transactions
 from storage.segment.verifier import SegmentRules, sound_batches
 from tidelog.errors import CorruptLog
+from tidelog.records.producer_snapshot import encode_snapshot
 from tidelog.records.v2.header import BatchHeader
 from tidelog.tiering.remote_segment import SectionKind
 from tidelog.types import INT64_MAX, NO_TIMESTAMP, Buffer, EpochStart, Millis, Offset

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from storage.append_info import Origin
-from storage.producers.producer_snapshot import NO_OFFSET, ProducerSnapshot
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
+from tidelog.records.producer_snapshot import NO_OFFSET, ProducerSnapshot
 from tidelog.records.v2.batch import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.v2.control import EndTxnMarker, decode_control
 from tidelog.records.v2.header import BatchHeader

@@ -24,13 +24,7 @@ from typing import NamedTuple
 from storage.append_info import Origin
 from storage.files.file_system import Files, read_file, remove_files, sync_paths, write_file
 from storage.producers.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
-from storage.producers.producer_snapshot import (
-    ProducerSnapshot,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_offset,
-    snapshot_path,
-)
+from storage.producers.snapshot_files import snapshot_offset, snapshot_path
 from storage.producers.verification import (
     NOTHING_VERIFIED,
     UNVERIFIED,
@@ -41,6 +35,7 @@ from storage.producers.verification import (
 )
 from storage.segment.transaction_index import AbortedTransaction
 from tidelog.errors import CorruptLog, InvalidTxnState, OutOfOrderSequenceNumber
+from tidelog.records.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot
 from tidelog.records.v2.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from tidelog.types import INT64_MAX, NO_PRODUCER_EPOCH, NO_SEQUENCE, Millis, Offset, ProducerId
 

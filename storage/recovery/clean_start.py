@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from storage.checkpoints.checkpoint_file import read_epochs
-from storage.producers.producer_snapshot import snapshot_offset
+from storage.producers.snapshot_files import snapshot_offset
 from storage.recovery.loaded import LoadedLog
 from storage.recovery.loading_site import LoadingSite
 from storage.segment.abstract_index import CorruptIndex

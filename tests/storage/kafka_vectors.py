@@ -21,11 +21,11 @@ from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import decode_snapshot
 from storage.segment.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import EndTxnMarker, decode_control, iter_batches
+from tidelog.records.producer_snapshot import decode_snapshot
 from tidelog.types import METADATA_TOPIC, Durability, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors"

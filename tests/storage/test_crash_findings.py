@@ -16,7 +16,7 @@ from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_ep
 from storage.files.file_system import sync_paths, write_file
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import snapshot_path
+from storage.producers.snapshot_files import snapshot_path
 from storage.segment.segment import ALL_SUFFIXES
 from testbed.fake_disk import FakeDisk, SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records

@@ -15,11 +15,11 @@ from storage.files.file_system import read_file
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import decode_snapshot
 from testbed.fake_disk import FakeDisk
 from tests.storage.kafka_producers import files_of, recorded_of
 from tests.storage.workbench import NOW, TOPIC_ID, SetClock
 from tidelog.records import iter_batches
+from tidelog.records.producer_snapshot import decode_snapshot
 from tidelog.types import LeaderEpoch, PartitionIndex, TopicPartition
 
 CHANGED = ("compacted", "trimmed", "retained", "expired", "__cluster_metadata", "warm")

@@ -11,7 +11,7 @@ from storage.files.file_system import read_file, write_file
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
+from storage.producers.snapshot_files import snapshot_path
 from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
 from storage.segment.segment import segment_path
 from tests.fakes.log_start import delete_old_segments, delete_records
@@ -27,6 +27,7 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records import EndTxnMarker, control_batch, iter_batches
+from tidelog.records.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot
 from tidelog.types import Millis, Offset, ProducerId, TimestampType
 
 COMMITTED, REPLICATED, ALL = (

@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.producers.producer_snapshot import (
-    ProducerSnapshot,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_offset,
-    snapshot_path,
-)
+from storage.producers.snapshot_files import snapshot_offset, snapshot_path
 from tests.storage.kafka_producers import files_of, recorded_of
 from tidelog.errors import CorruptLog
+from tidelog.records.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
 ENTRIES = st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64), max_size=5)

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.append_info import Origin
 from storage.files.file_system import write_file
 from storage.producers.producer_entry import SEQUENCE_MAX, ProducerBatch, ProducerState, read_marker
-from storage.producers.producer_snapshot import snapshot_path
 from storage.producers.producer_state import Duplicate, ProducerStateManager
+from storage.producers.snapshot_files import snapshot_path
 from storage.producers.verification import VERSION_2, TransactionCheck
 from storage.segment.transaction_index import AbortedTransaction
 from testbed.fake_disk import FakeDisk

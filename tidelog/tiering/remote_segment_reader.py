@@ -19,9 +19,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.epochs import epoch_before
-from tidelog.errors import CorruptRecord
+from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records.aborted_transaction import AbortedTransaction, collect_transactions, decode_transactions
 from tidelog.records.batches import view
+from tidelog.records.producer_snapshot import decode_snapshot
 from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.fast_paths import follow_chain
 from tidelog.records.v2.header import (
@@ -128,6 +129,16 @@ class RemoteSegmentReader:
             raise damaged(self._name, f"in its transaction index, {error.message}") from error
         return collect_transactions(entries, start, end)
 
+    def leaves_open(self, end: Offset) -> bool:
+        """True if a transaction that began below `end` is open at the end of the segment. Without the producer
+        snapshot, every segment up to the log end would have to be searched for its marker. Raises as `read`."""
+        name = f"the producer snapshot in {self._name}"
+        try:
+            producers = decode_snapshot(self.section(SectionKind.PRODUCER_SNAPSHOT), name)
+        except CorruptLog as error:
+            raise damaged(self._name, error.message) from error
+        return any(0 <= each.transaction_start < end for each in producers)
+
     def section(self, kind: SectionKind) -> bytes:
         """The bytes of a section, b"" if the object has none. For the small ones: it is cached whole. Raises as
         `read`."""
@@ -154,6 +165,8 @@ class RemoteSegmentReader:
     def _place_for(self, offset: Offset) -> tuple[int, Offset]:
         """Where a search for `offset` starts: a batch at or before it, and the least offset that it may begin with."""
         base = self.segment.start_offset
+        if offset <= base:
+            return 0, base
         entry = _last_entry(
             self.section(SectionKind.OFFSET_INDEX), _OFFSET_ENTRY, lambda entry: entry[0] + base, offset
         )

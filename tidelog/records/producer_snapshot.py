@@ -1,4 +1,4 @@
-"""Producer state on disk: Kafka's .snapshot files, one written at each roll and one at a clean stop.
+"""The state of a partition's producers: the bytes of Kafka's .snapshot files.
 
     version            int16    0   1
     CRC-32C            uint32   2   over all bytes after this field
@@ -14,7 +14,8 @@
 
 Invariants: a snapshot that decodes is complete, has the right checksum, and encodes to the same bytes again. Anything
 else raises CorruptLog. The order of the entries has no meaning: Kafka's is that of a hash map.
-Not here: the choice of the snapshot for an offset (producer_state.py, producer_recovery.py).
+Not here: files (storage/producers/snapshot_files.py), the choice of the snapshot for an offset
+(storage/producers/producer_state.py).
 Source: KIP-98; Kafka's ProducerStateManager.readSnapshot and writeSnapshot.
 """
 
@@ -28,7 +29,6 @@ from tidelog.errors import CorruptLog
 from tidelog.records.v2.checksum import crc32c
 from tidelog.types import Millis, Offset, ProducerId
 
-SNAPSHOT_SUFFIX: Final = ".snapshot"
 NO_OFFSET: Final = Offset(-1)
 
 _VERSION: Final = 1
@@ -49,18 +49,6 @@ class ProducerSnapshot(NamedTuple):
     timestamp: Millis
     coordinator_epoch: int
     transaction_start: Offset
-
-
-def snapshot_path(directory: str, offset: int) -> str:
-    return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
-
-
-def snapshot_offset(name: str) -> Offset | None:
-    """The offset in the name of a snapshot file, None for any other file."""
-    digits = name.removesuffix(SNAPSHOT_SUFFIX)
-    if len(digits) != 20 or len(name) != 20 + len(SNAPSHOT_SUFFIX) or not (digits.isascii() and digits.isdigit()):
-        return None
-    return Offset(int(digits))
 
 
 def encode_snapshot(entries: Iterable[ProducerSnapshot]) -> bytes:
