@@ -38,6 +38,7 @@ from node.api.offsets import (
 from node.api.permissions import Need, Permission, Scope
 from node.api.produce import ProduceAnswer
 from node.api.producers import InitProducerIdAnswer, InitProducerIdRequest
+from node.api.remote_ranges import DescribeRemoteLogsAnswer, DescribeRemoteLogsRequest
 from node.api.sasl_requests import AuthenticateAnswer, AuthenticateRequest
 from replication.controller import events, snapshot_events
 from replication.coordination import classic_requests as classic
@@ -153,6 +154,12 @@ DATA_DELETE_RECORDS: Final = Api(
     _all_of(_each_topic(AclOperation.DELETE)),
     audited=True,
     wait="max_wait_ms",
+)
+DATA_DESCRIBE_REMOTE_LOGS: Final = Api(
+    "Data.DescribeRemoteLogs",
+    DescribeRemoteLogsRequest,
+    DescribeRemoteLogsAnswer,
+    _all_of(_each_topic(AclOperation.READ)),
 )
 DATA_LOOK_AT_ENDS: Final = _for_nodes("Data.LookAtEnds", snapshots.LookAtEndsRequest, snapshots.LookAtEndsAnswer)
 

@@ -21,7 +21,7 @@ from node.replicas.cold_reads import TRIES_MAX, wait_for_disk
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
-from node.replicas.remote_reads import RemoteTicket
+from node.replicas.remote_reads import RemoteRange, RemoteTicket
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.replica_services import ReplicaParts, ReplicaServices
 from node.replicas.waiting_fetch import (
@@ -328,6 +328,17 @@ class Replica:
         found = await reads.find_time(log, self.remote, timestamp, up_to)
         self.leading_in(leader_epoch)
         return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
+
+    def remote_range(self, start: Offset, end: Offset, most: int, leader_epoch: LeaderEpoch) -> RemoteRange:
+        """The remote segments of a range, at most `most`. Raises NotLeaderOrFollower, FencedLeaderEpoch,
+        UnknownLeaderEpoch, OffsetNotAvailable while a new leader does not know them."""
+        self.leading_in(leader_epoch)
+        reads = self._services.remote_reads
+        if not self.log.config.remote_storage:
+            return RemoteRange((), end, "")
+        if reads is None or self.remote is None:
+            raise self._tier_unknown(start)
+        return RemoteRange(*self.remote.covering(start, end, most), reads.url)
 
     def _report(self, damage: CorruptLog) -> None:
         """A read has found damage: end the leadership if another replica can lead. Raises NotLeaderOrFollower if this

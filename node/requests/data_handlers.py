@@ -50,6 +50,7 @@ from node.requests.permitted import locate_permitted
 from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
 from node.requests.refused_batches import RefusedBatches
+from node.requests.remote_range_handlers import RemoteRangeHandlers
 from node.requests.snapshot_end_handlers import SnapshotEndHandlers
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
@@ -68,7 +69,7 @@ OFFSETS_PER_TURN: Final = 200
 """Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""
 
 
-class DataHandlers(MarkerHandlers, DeletionHandlers, SnapshotEndHandlers):
+class DataHandlers(MarkerHandlers, DeletionHandlers, SnapshotEndHandlers, RemoteRangeHandlers):
     """One method for each API of the Data service."""
 
     def __init__(

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from node.api import deletions, fetch, offsets, produce, producers
 from node.api import marker_requests as markers
+from node.api import remote_ranges as ranges
 from node.api import snapshot_requests as snapshots
 from node.api.api import Api
 from node.api.table import (
     DATA_ABORT_TRANSACTION,
     DATA_DELETE_RECORDS,
     DATA_DESCRIBE_PRODUCERS,
+    DATA_DESCRIBE_REMOTE_LOGS,
     DATA_FETCH,
     DATA_FETCH_STREAM,
     DATA_GET_REPLICA_LOG_INFO,
@@ -49,6 +51,7 @@ from tidelog.protocol import methods, status, wire
 from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2
 from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
+from tidelog.tiering.remote_segment import ObjectSection, RemoteSegment, RemoteSegmentState, SectionKind
 from tidelog.topic_snapshots import LeftOutProducer, SnapshotPartition
 from tidelog.types import (
     BatchReceipt,
@@ -124,6 +127,22 @@ produce_answers = st.builds(
             int64,
         )
     ),
+)
+remote_segments = st.builds(
+    RemoteSegment,
+    uuids,
+    uuids,
+    int32,
+    int64,
+    int64,
+    tuples(st.builds(EpochStart, int32, int64)),
+    int64,
+    int64,
+    int32,
+    int32,
+    int64,
+    st.sampled_from(RemoteSegmentState),
+    tuples(st.builds(ObjectSection, st.sampled_from(SectionKind), int64, int64, st.integers(0, 2**32 - 1))),
 )
 fetches = st.builds(
     fetch.PartitionFetch, topic_ids, int32, int64, int32, int32, int64, int64, int32, st.booleans(), int64
@@ -260,6 +279,26 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
                     st.none() | errors,
                     int64,
                     tuples(active_producers),
+                )
+            ),
+        ),
+    ),
+    DATA_DESCRIBE_REMOTE_LOGS: (
+        st.builds(
+            ranges.DescribeRemoteLogsRequest,
+            tuples(st.builds(ranges.RemoteLogQuestion, topic_ids, int32, int32, int64, int64)),
+        ),
+        st.builds(
+            ranges.DescribeRemoteLogsAnswer,
+            tuples(
+                st.builds(
+                    ranges.DescribedRemoteLog,
+                    topic_ids,
+                    int32,
+                    st.none() | errors,
+                    tuples(remote_segments),
+                    int64,
+                    text,
                 )
             ),
         ),

@@ -355,6 +355,9 @@ def transaction_requests(topic_id: bytes) -> dict[str, Message]:
         ),
         "Data.DescribeProducers": data_pb2.DescribeProducersRequest(partitions=[data_pb2.PartitionId(**partition)]),
         "Data.AbortTransaction": data_pb2.AbortTransactionRequest(**partition, producer_id=77),
+        "Data.DescribeRemoteLogs": data_pb2.DescribeRemoteLogsRequest(
+            partitions=[data_pb2.RemoteLogQuestion(**partition, current_leader_epoch=-1)]
+        ),
         "Data.DeleteRecords": data_pb2.DeleteRecordsRequest(partitions=[data_pb2.PartitionDeletion(**partition)]),
     }
 

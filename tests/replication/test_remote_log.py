@@ -197,3 +197,37 @@ def test_lookups_agree_with_a_search_through_all_segments(
     assert log.copied_end == end
     gaps = {each for gap in log.gaps(Offset(log_start), Offset(60)) for each in range(gap.start, gap.end)}
     assert gaps == {*range(log_start, 60)} - covered
+
+
+@given(
+    ranges=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15)), max_size=12),
+    bounds=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    most=st.integers(1, 4),
+)
+def test_the_segments_of_a_range_come_in_parts_without_a_hole(
+    ranges: list[tuple[int, int]], bounds: tuple[int, int], most: int
+) -> None:
+    """A reader that asks for a range, part by part, gets every offset that is copied, and no segment in vain."""
+    start, end = Offset(min(bounds)), Offset(max(bounds))
+    log = RemoteLog(ORDERS, Offset(0))
+    every = [copied(number, [0] * 60, first, first + length) for number, (first, length) in enumerate(ranges)]
+    for segment in every:
+        log.add(segment)
+    found: list[RemoteSegment] = []
+    offset = start
+    while offset < end:
+        part, following = log.covering(offset, end, most)
+        assert len(part) <= most
+        assert following > offset
+        found += part
+        offset = following
+
+    def offsets(segments: list[RemoteSegment]) -> set[int]:
+        return {each for segment in segments for each in range(segment.start_offset, segment.end_offset)}
+
+    wanted = set(range(start, end))
+    assert offsets(found) & wanted == offsets(every) & wanted
+    ends = [segment.end_offset for segment in found]
+    assert ends == sorted(set(ends))
+    for segment in found:
+        assert offsets([each for each in found if each is not segment]) & wanted != offsets(every) & wanted

@@ -128,6 +128,25 @@ class RemoteLog:
                 found = segment
         return found
 
+    def covering(self, start: Offset, end: Offset, most: int) -> tuple[tuple[RemoteSegment, ...], Offset]:
+        """The segments with the offsets of [start, end), as few as possible and at most `most`, and where to continue:
+        the answer is complete below it. Offsets in a gap are in none of them."""
+        found: list[RemoteSegment] = []
+        offset = start
+        while offset < end:
+            segment = self.segment_with(offset)
+            if segment is not None:
+                if len(found) == most:
+                    return tuple(found), offset
+                found.append(segment)
+                offset = segment.end_offset
+                continue
+            behind = next(self._table.following_offset(offset), None)
+            if behind is None:
+                break
+            offset = behind.start_offset
+        return tuple(found), max(offset, end)
+
     def gaps(self, start: Offset, end: Offset) -> tuple[OffsetGap, ...]:
         """The offsets in [start, end) that no segment has."""
         found = []

@@ -16,6 +16,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tidelog.protocol.v1 import common_pb2 as _common_pb2
+from tidelog.protocol.v1 import remote_logs_pb2 as _remote_logs_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -1473,3 +1474,125 @@ class PartitionEnd(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionEnd: _TypeAlias = PartitionEnd  # noqa: Y015
+
+@_typing.final
+class DescribeRemoteLogsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteLogQuestion]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RemoteLogQuestion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeRemoteLogsRequest: _TypeAlias = DescribeRemoteLogsRequest  # noqa: Y015
+
+@_typing.final
+class RemoteLogQuestion(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """topic id"""
+    partition: _builtins.int
+    """partition index"""
+    current_leader_epoch: _builtins.int
+    """leader epoch as known to the sender; -1 skips the check"""
+    start_offset: _builtins.int
+    """of the range to be read"""
+    end_offset: _builtins.int
+    """its end, exclusive"""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        current_leader_epoch: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "end_offset", b"end_offset", "partition", b"partition", "start_offset", b"start_offset", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteLogQuestion: _TypeAlias = RemoteLogQuestion  # noqa: Y015
+
+@_typing.final
+class DescribeRemoteLogsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribedRemoteLog]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DescribedRemoteLog] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeRemoteLogsResponse: _TypeAlias = DescribeRemoteLogsResponse  # noqa: Y015
+
+@_typing.final
+class DescribedRemoteLog(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    STORE_URL_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """of the request"""
+    partition: _builtins.int
+    """of the request"""
+    next_offset: _builtins.int
+    """the answer is complete below it; below end_offset: ask again from there on"""
+    store_url: _builtins.str
+    """where the nodes have their objects, without credentials; empty: no remote tier"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """absent on success"""
+
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[_remote_logs_pb2.RemoteSegment]:
+        """By start offset: those with the offsets of the range that are copied, as few as possible. They may overlap."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+        segments: _abc.Iterable[_remote_logs_pb2.RemoteSegment] | None = ...,
+        next_offset: _builtins.int = ...,
+        store_url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_offset", b"next_offset", "partition", b"partition", "segments", b"segments", "store_url", b"store_url", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribedRemoteLog: _TypeAlias = DescribedRemoteLog  # noqa: Y015

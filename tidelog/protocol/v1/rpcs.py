@@ -46,6 +46,9 @@ DATA_DELETE_RECORDS: Final = Method(
 DATA_LOOK_AT_ENDS: Final = Method(
     DATA, "LookAtEnds", data_pb2.LookAtEndsRequest, data_pb2.LookAtEndsResponse, CallKind.UNARY
 )
+DATA_DESCRIBE_REMOTE_LOGS: Final = Method(
+    DATA, "DescribeRemoteLogs", data_pb2.DescribeRemoteLogsRequest, data_pb2.DescribeRemoteLogsResponse, CallKind.UNARY
+)
 ADMIN: Final = "tidelog.v1.Admin"
 ADMIN_GET_METADATA: Final = Method(
     ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse, CallKind.UNARY
