@@ -47,6 +47,7 @@ VALID: dict[str, tuple[str, Any]] = {
     "maxRecordsPerPartition": ("8", lambda options: options.query.records_per_partition_max == 8),
     "includeHeaders": ("TRUE", lambda options: options.query.include_headers),
     "includeTimestampMs": ("true", lambda options: options.query.include_timestamp_ms),
+    "remoteStorage": ("s3://b/p", lambda options: options.query.remote_storage == "s3://b/p"),
     "fetchBytes": ("9", lambda options: options.query.fetch_bytes == 9),
 }
 """Options that batches and streams share: a value, and what it does."""

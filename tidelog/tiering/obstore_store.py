@@ -16,7 +16,7 @@ from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.tiering.object_store import ObjectStore, StoredObject
@@ -47,9 +47,16 @@ _REASON_MAX: Final = 400
 """Characters of the library's message that ours repeats."""
 
 
-def open_object_store(url: str) -> ObjectStore:
-    """The store at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///FOLDER`, which is
-    created. Nothing is sent yet. Raises InvalidConfig for any other URL, UnsupportedVersion without the package."""
+def open_object_store(url: str, *, create: bool = True) -> ObjectStore:
+    """The store at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///FOLDER`. Nothing is
+    sent yet. create: the folder, if it is missing. Raises InvalidConfig for any other URL, UnsupportedVersion without
+    the package, ObjectStoreRefused."""
+    parts = ensure_store_url(url)
+    return ObstoreStore(url, parts.scheme, unquote(parts.path), create=create)
+
+
+def ensure_store_url(url: str) -> SplitResult:
+    """The parts of the URL of a store. Raises InvalidConfig."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "file" else parts.netloc):
         raise InvalidConfig(
@@ -61,7 +68,7 @@ def open_object_store(url: str) -> ObjectStore:
             f"the URL of the object store {parts.scheme}://{parts.hostname}{parts.path} has more than a bucket and a "
             "prefix: put credentials and options into the environment of the process (docs/tiering.md)"
         )
-    return ObstoreStore(url, parts.scheme, unquote(parts.path))
+    return parts
 
 
 def _required() -> Any:
@@ -76,19 +83,19 @@ def _required() -> Any:
 class ObstoreStore:
     """`ObjectStore` documents the methods."""
 
-    def __init__(self, url: str, scheme: str, path: str) -> None:
+    def __init__(self, url: str, scheme: str, path: str, *, create: bool) -> None:
         self._obs = _required()
         self._url = url
         self._folder = path.rstrip("/") or "/" if scheme == "file" else None
         try:
-            self._store = self._opened(url)
+            self._store = self._opened(url, create=create)
         except Exception as error:
             raise ObjectStoreRefused(f"the object store {url} cannot be opened: {_reason(error)}") from error
 
-    def _opened(self, url: str) -> Any:
+    def _opened(self, url: str, *, create: bool) -> Any:
         store = self._obs.store
         if self._folder is not None:
-            return store.LocalStore(self._folder, mkdir=True)
+            return store.LocalStore(self._folder, mkdir=create)
         client: ClientConfig = {"timeout": _REQUEST_TIMEOUT, "connect_timeout": timedelta(seconds=5)}
         if os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true":
             client["allow_http"] = True

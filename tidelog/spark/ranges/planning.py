@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.errors import InvalidConfig, OffsetOutOfRange
+from tidelog.tiering.remote_segment import RemoteSegment
 from tidelog.topic_snapshots import LeftOutProducer
 from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
@@ -31,6 +32,14 @@ RANGES_TOGETHER: Final = 16
 
 
 @dataclass(frozen=True)
+class RemoteSource:
+    """The object from which a range is read."""
+
+    store_url: str
+    segment: RemoteSegment
+
+
+@dataclass(frozen=True)
 class OffsetRange:
     """The offsets `start` to `end` - 1 of one partition."""
 
@@ -44,6 +53,8 @@ class OffsetRange:
     end: Offset
     left_out: tuple[LeftOutProducer, ...] = ()
     """Producers whose transactions are not in the snapshot that is read."""
+    remote: RemoteSource | None = None
+    """None: the range is read from the nodes."""
 
     @property
     def length(self) -> int:

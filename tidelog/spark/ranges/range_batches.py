@@ -1,26 +1,29 @@
 """The records of offset ranges as Arrow batches, in the blocking form that a Spark task needs. Only the columns of the
 query are built, without an object per record.
 
-Not here: fetching (reading.py), which ranges there are (planning.py), rows and columns
+Not here: fetching (reading.py, remote_reading.py), which ranges there are (planning.py), rows and columns
 (tidelog/records/arrow_columns.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from tidelog.record_exchange import AbortedStart
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TableBuilder
 from tidelog.spark.options.query_options import QueryOptions
 from tidelog.spark.ranges.planning import OffsetRange, TaskRanges
 from tidelog.spark.ranges.reading import RangeReader
+from tidelog.spark.ranges.worker_store import remote_reader
 from tidelog.spark.ranges.worker_transport import worker_loop, worker_transport
+from tidelog.types import Offset
 
 ROWS_PER_BATCH: Final = 10_000
 """Rows of one Arrow batch: 2,000 to 50,000 cost Spark the least per row."""
@@ -85,19 +88,12 @@ def range_batches(
 async def _batches(
     query: QueryOptions, columns: tuple[str, ...], ranges: Sequence[OffsetRange]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    builder, connection = ColumnBuilder(columns), query.connection
-    async with (
-        worker_transport(connection) as transport,
-        RangeReader(
-            connection.bootstrap,
-            fetch_bytes=query.fetch_bytes,
-            isolation=connection.isolation,
-            rack=connection.rack,
-            transport=transport,
-        ) as reader,
-    ):
-        reader.announce({one.topic_partition.topic for one in ranges})
+    builder = ColumnBuilder(columns)
+    async with AsyncExitStack() as stack:
+        nodes = _Nodes(query, {one.topic_partition.topic for one in ranges}, stack)
+        history = remote_reader(query, nodes.aborted_behind)
         for one in ranges:
+            reader = history if one.remote is not None else await nodes.reader()
             # A reader that is left open would keep its fetches under way on a loop that nothing runs.
             async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:
                 async for _ in decoded:
@@ -105,6 +101,35 @@ async def _batches(
                         yield batch
     for batch in builder.take():
         yield batch
+
+
+class _Nodes:
+    """The connection of a task to the nodes, opened when it is first needed: history may need none."""
+
+    def __init__(self, query: QueryOptions, topics: set[str], stack: AsyncExitStack) -> None:
+        """stack: closes the connection."""
+        self._query, self._topics, self._stack = query, topics, stack
+        self._reader: RangeReader | None = None
+
+    async def reader(self) -> RangeReader:
+        if self._reader is None:
+            connection = self._query.connection
+            transport = await self._stack.enter_async_context(worker_transport(connection))
+            self._reader = await self._stack.enter_async_context(
+                RangeReader(
+                    connection.bootstrap,
+                    fetch_bytes=self._query.fetch_bytes,
+                    isolation=connection.isolation,
+                    rack=connection.rack,
+                    transport=transport,
+                )
+            )
+            self._reader.announce(self._topics)
+        return self._reader
+
+    async def aborted_behind(self, wanted: OffsetRange, offset: Offset) -> Sequence[AbortedStart]:
+        """As `RangeReader.aborted_behind`."""
+        return await (await self.reader()).aborted_behind(wanted, offset)
 
 
 async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:

@@ -9,26 +9,32 @@ effects (client/fetch_client.py), the columns (range_batches.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Final
 
 from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor, FixedRange
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_events import FetchPolicy, Taken
+from tidelog.client.offset_lookup import ensure_current
 from tidelog.client.plausible import plausible_epoch
 from tidelog.errors import (
     InconsistentTopicId,
     LogTruncated,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     RequestTimedOut,
+    Retry,
     TidelogError,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
+from tidelog.protocol.v1 import data_pb2
+from tidelog.record_exchange import AbortedStart
 from tidelog.records import RecordBatch
 from tidelog.spark.ranges.planning import OffsetRange
-from tidelog.types import Isolation
+from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Offset
 
 FETCH_WAIT_MS: Final = 500
 """How long a node may wait before it answers a fetch without records: a new leader may not have advanced its high
@@ -94,7 +100,7 @@ class RangeReader(FetchClient):
             _ = self._cluster
             self._ready.clear()
             if cursor.error is not None:
-                raise _explained(cursor.error, wanted, cursor) from cursor.error
+                raise _explained(cursor.error, wanted, cursor.position, cursor.leader_epoch) from cursor.error
             if cursor.batches:
                 position = cursor.position
                 if self._decode_some(cursor, decode):
@@ -105,6 +111,36 @@ class RangeReader(FetchClient):
                 return
             else:
                 await self._wait(progress_at + self._patience_ms - self._clock.monotonic_ms(), wanted, cursor)
+
+    async def aborted_behind(self, wanted: OffsetRange, offset: Offset) -> Sequence[AbortedStart]:
+        """The aborted transactions with records of the batch at `offset` or around it: one answer of a node has all
+        that began before and go on there, wherever their markers are. Records of transactions are behind `offset`, and
+        decided. Raises as `read`."""
+        retries = self._cluster.retries(self._patience_ms)
+        epoch = NO_LEADER_EPOCH
+        while True:
+            try:
+                await self._cluster.wait_topic(wanted.topic_partition.topic, timeout_ms=retries.left_ms)
+                endpoint, partition = self._cluster.view.leader(wanted.topic_partition)
+                epoch = partition.leader_epoch
+                ensure_current(wanted.topic_partition, partition, wanted.planned_epoch)
+                answer = await self._cluster.transport.call(
+                    endpoint,
+                    methods.DATA_FETCH,
+                    _fetch_of_one_batch(wanted, offset, epoch),
+                    timeout_ms=min(REQUEST_TIMEOUT_MS, retries.left_ms),
+                )
+                [fetched] = answer.partitions
+                if fetched.error is not None:
+                    raise fetched.error
+                if len(fetched.records):
+                    return fetched.aborted
+                raise OffsetNotAvailable(f"the node does not know yet that offset {offset} is decided: try again")
+            except TidelogError as error:
+                if error.retry is Retry.NEVER:
+                    raise _explained(error, wanted, offset, epoch) from error
+                await retries.pause(error)
+            await self._cluster.refresh(wanted.topic_partition.topic)
 
     def _decode_some(self, cursor: Cursor, decode: Callable[[RecordBatch], bool]) -> bool:
         """Decode batches until none waits or `decode` returns True, then advance the position. Returns whether it did.
@@ -149,6 +185,27 @@ class RangeReader(FetchClient):
         )
 
 
+def _fetch_of_one_batch(wanted: OffsetRange, offset: Offset, epoch: LeaderEpoch) -> data_pb2.FetchRequest:
+    return data_pb2.FetchRequest(
+        max_wait_ms=FETCH_WAIT_MS,
+        min_bytes=1,
+        isolation_level=data_pb2.ISOLATION_LEVEL_READ_COMMITTED,
+        partitions=[
+            data_pb2.FetchPartition(
+                fetch_id=1,
+                topic_id=wanted.topic_id.bytes,
+                partition=wanted.topic_partition.partition,
+                current_leader_epoch=epoch,
+                fetch_offset=offset,
+                last_fetched_epoch=NO_LEADER_EPOCH,
+                durable_offset=-1,
+                log_start_offset=-1,
+                max_bytes=1,
+            )
+        ],
+    )
+
+
 def _why_none(wanted: OffsetRange, cursor: Cursor) -> str:
     """The cause of a range without progress, and what to do: the end of an error."""
     if cursor.failure is None and cursor.readable_end < min(wanted.end, cursor.high_watermark):
@@ -161,11 +218,14 @@ def _why_none(wanted: OffsetRange, cursor: Cursor) -> str:
     return f"{cause}; check the partition's leader with `tidelog cluster status`"
 
 
-def _explained(error: TidelogError, wanted: OffsetRange, cursor: Cursor) -> TidelogError:
-    """The core's error in the terms of the query."""
-    where = f"{wanted.topic_partition}, reading offsets {wanted.start} to {wanted.end}, now at {cursor.position}"
+def _explained(
+    error: TidelogError, wanted: OffsetRange, position: Offset | None, leader_epoch: LeaderEpoch
+) -> TidelogError:
+    """An error of the nodes in the terms of the query."""
+    where = f"{wanted.topic_partition}, reading offsets {wanted.start} to {wanted.end}, now at {position}"
     match error:
-        case OffsetOutOfRange(__cause__=TidelogError(message=cause)):
+        case OffsetOutOfRange():
+            cause = error.__cause__.message if isinstance(error.__cause__, TidelogError) else error.message
             return OffsetOutOfRange(
                 f"{where}: retention deleted records after the query was planned ({cause}); {PLAN_AGAIN}, "
                 'or keep them longer ("retention.ms", "retention.bytes" of the topic)'
@@ -173,7 +233,7 @@ def _explained(error: TidelogError, wanted: OffsetRange, cursor: Cursor) -> Tide
         case LogTruncated(diverging=end) if end is not None:
             return LogTruncated(
                 f"{where}: the log was truncated after the query was planned on leader epoch {wanted.planned_epoch} "
-                f"(an unclean election): the log of leader epoch {cursor.leader_epoch} holds epoch {end.epoch} up to "
+                f"(an unclean election): the log of leader epoch {leader_epoch} holds epoch {end.epoch} up to "
                 f"offset {end.end_offset}; to read what is committed now, {PLAN_AGAIN}"
             )
         case InconsistentTopicId() | UnknownTopicOrPartition():

@@ -23,6 +23,7 @@ from tidelog.spark.ranges.planning import (
     tasks_of,
 )
 from tidelog.spark.ranges.read_admin import Doubts, ReadAdmin
+from tidelog.spark.ranges.remote_history import with_sources
 from tidelog.topic_snapshots import TopicSnapshot
 from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, Isolation, Offset, TopicPartition
 
@@ -43,11 +44,19 @@ async def resolve(options: BatchOptions) -> list[TaskRanges]:
         else:
             bounds = await query_bounds(admin, query, options.ending)
             ranges = [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds]
-    return tasks_of(
+        return await planned_tasks(admin, query, ranges)
+
+
+async def planned_tasks(admin: ReadAdmin, query: QueryOptions, ranges: list[OffsetRange]) -> list[TaskRanges]:
+    """The tasks of a query for these ranges, and from where each reads. Raises as `ReadAdmin.remote_histories`."""
+    tasks = tasks_of(
         ranges,
         min_partitions=query.min_partitions,
         records_per_partition_max=query.records_per_partition_max,
     )
+    if query.remote_storage is None:
+        return tasks
+    return with_sources(tasks, await admin.remote_histories(ranges, query.remote_storage))
 
 
 def snapshot_ranges(snapshot: TopicSnapshot, selection: TopicSelection) -> list[OffsetRange]:

@@ -16,9 +16,9 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange, TidelogError
 from tidelog.spark.options.query_options import StreamOptions
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, selects
-from tidelog.spark.ranges.planning import TaskRanges, tasks_of
+from tidelog.spark.ranges.planning import TaskRanges
 from tidelog.spark.ranges.read_admin import Doubts
-from tidelog.spark.ranges.resolving import TO_THE_END, query_bounds
+from tidelog.spark.ranges.resolving import TO_THE_END, planned_tasks, query_bounds
 from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import EMPTY_START, began_empty, group_of, start_digest
@@ -216,7 +216,7 @@ class StreamSession:
         chosen = self._chosen
         if chosen is not None and (chosen.start, chosen.end) == (start, end):
             asked = {key: replace(state, epoch_end=None) for key, state in chosen.states.items()}
-            return self._tasks(plan_batch(start, end, asked, asked))
+            return await self._tasks(plan_batch(start, end, asked, asked))
         self._ensure_cluster(start)
         self._ensure_cluster(end)
         await self._join(end.lineage)
@@ -233,7 +233,7 @@ class StreamSession:
         planned = await self._admin.until_confirmed(look)
         self._report(planned.losses)
         self._extra = _Extra(end, planned.extra_skipped)
-        return self._tasks(planned)
+        return await self._tasks(planned)
 
     async def _planned(
         self,
@@ -258,12 +258,8 @@ class StreamSession:
         end_states = {key: replace(state, epoch_end=end_epochs.get(key)) for key, state in states.items()}
         return plan_batch(start, end, {**states, **others}, end_states)
 
-    def _tasks(self, planned: BatchPlan) -> list[TaskRanges]:
-        return tasks_of(
-            planned.ranges,
-            min_partitions=self._query.min_partitions,
-            records_per_partition_max=self._query.records_per_partition_max,
-        )
+    async def _tasks(self, planned: BatchPlan) -> list[TaskRanges]:
+        return await planned_tasks(self._admin, self._query, planned.ranges)
 
     async def processed(self, end: StreamOffset) -> None:
         """Spark has processed everything below `end`: commit it beside the query. Raises ProducerFenced."""
