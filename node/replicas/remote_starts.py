@@ -25,9 +25,9 @@ from replication.partition.follower_events import RestartBehindRemote
 from storage.checkpoints.checkpoint_file import decode_epochs
 from storage.log.log import Log
 from storage.log.truncation_ticket import RemotePart
-from storage.producers.producer_snapshot import decode_snapshot
 from storage.segment.epoch_cache import LeaderEpochCache
 from tidelog.errors import CorruptLog, OffsetNotAvailable, TidelogError
+from tidelog.records.producer_snapshot import decode_snapshot
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentState, SectionKind
 from tidelog.tiering.remote_segment_reader import RemoteSegmentReader
 from tidelog.tiering.segment_object import damaged

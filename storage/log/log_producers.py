@@ -25,7 +25,6 @@ from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import AbortedTransactions, HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_recovery import Replayed, rebuild
-from storage.producers.producer_snapshot import decode_snapshot
 from storage.producers.producer_state import Duplicate, ProducerChanges, ProducerStateManager
 from storage.producers.verification import NOTHING_VERIFIED, UNVERIFIED, TransactionCheck, VerificationGuard
 from storage.recovery.loaded import Damage, LoadedLog
@@ -33,6 +32,7 @@ from storage.segment.segment import LogSegment
 from storage.segment.segment_bytes import SegmentBytes
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
+from tidelog.records.producer_snapshot import decode_snapshot
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, Millis, Offset, TimestampType

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from storage.files.file_system import File, Files, remove_files, sync_all, write_file
 from storage.log.log_producers import ProducersAfterTruncation
-from storage.producers.producer_snapshot import snapshot_path
+from storage.producers.snapshot_files import snapshot_path
 from storage.segment.agreed_indexes import remove_agreements
 from storage.segment.epoch_cache import EpochFile
 from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from storage.log.truncation_ticket import RemotePart
-from storage.producers.producer_snapshot import ProducerSnapshot, encode_snapshot
 from testbed.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, contents, stamped
 from tidelog.errors import OffsetMovedToTieredStorage, OffsetOutOfRange
+from tidelog.records.producer_snapshot import ProducerSnapshot, encode_snapshot
 from tidelog.types import EpochStart, LeaderEpoch, Offset, ProducerId
 
 TIERED = replace(SMALL, segment_bytes=400, remote_storage=True)

@@ -16,12 +16,12 @@ from replication.coordination.remote_log_requests import RemoteSegmentsPage, Seg
 from replication.partition.follower_events import RestartBehindRemote
 from storage.files.disk_executor import InlineExecutor
 from storage.log.log import Log
-from storage.producers.producer_snapshot import encode_snapshot
 from testbed.fake_object_store import FakeObjectStore
 from tests.storage.producer_batches import eventful
 from tests.storage.workbench import SMALL, Bench
 from tests.tiering.remote_bench import copy_all
 from tidelog.errors import OffsetNotAvailable, TidelogError
+from tidelog.records.producer_snapshot import encode_snapshot
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_errors import RemoteObjectDamaged, RemoteObjectMissing
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
