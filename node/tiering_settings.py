@@ -6,7 +6,7 @@ Not here: what a topic sets (storage/log_config.py), opening the store (tidelog/
 from __future__ import annotations
 
 from tidelog.settings import number, setting, size, text
-from tidelog.types import INT32_MAX
+from tidelog.types import INT32_MAX, INT64_MAX
 from tidelog.values import dataclass
 
 
@@ -28,6 +28,11 @@ class TieringConfig:
     3)"""
     min_isr: int = setting("remote.log.metadata.topic.min.isr", 2, number(1, INT32_MAX))
     """`min.insync.replicas` of `__remote_log_metadata` when it is created, at most all replicas"""
+    sweep_ms: int = setting("remote.log.orphan.sweep.interval.ms", 86_400_000, number(-1, INT64_MAX))
+    """how often objects without a segment are looked for, within this time and half of it (tiering.md, Orphans); -1:
+    never"""
+    orphan_age_ms: int = setting("remote.log.orphan.min.age.ms", 86_400_000, number(0, INT64_MAX))
+    """only objects that were written longer ago are looked at, by the clocks of the store and the node"""
 
     def __bool__(self) -> bool:
         return bool(self.url)

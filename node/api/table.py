@@ -308,6 +308,9 @@ REMOTE_LOGS_DELETE_REMOTE_SEGMENTS: Final = _for_nodes(
 REMOTE_LOGS_LIST_REMOTE_SEGMENTS: Final = _for_nodes(
     "RemoteLogs.ListRemoteSegments", remote_logs.ListRemoteSegments, remote_logs.RemoteSegmentsPage
 )
+REMOTE_LOGS_FIND_ORPHANS: Final = _for_nodes(
+    "RemoteLogs.FindOrphans", remote_logs.FindOrphans, remote_logs.OrphansFound
+)
 
 ADMIN_GET_METADATA: Final = Api(
     "Admin.GetMetadata",

@@ -82,6 +82,24 @@ TIER: Final = MetricTable[TierFigures](
         ),
     ),
     Metric(
+        "tidelog_remote_orphans_removed_total",
+        "Objects without a segment that this node has removed from the object store",
+        lambda t: t.orphans_removed,
+        "none: uploads that ended late; one node sweeps for all",
+    ),
+    Metric(
+        "tidelog_remote_doubtful_objects",
+        "Objects without a segment that the last sweep of this node did not remove: most of their partition had none",
+        lambda t: t.doubtful_objects,
+        "above 0: records of `__remote_log_metadata` may be lost: tiering.md, Orphans",
+    ),
+    Metric(
+        "tidelog_remote_foreign_objects",
+        "Objects of no topic of this cluster, by the last sweep of this node: of other clusters, or of deleted topics",
+        lambda t: t.foreign_objects,
+        "none, unless the store has one cluster only: then they are left over, and can be removed by hand",
+    ),
+    Metric(
         "tidelog_remote_cache_bytes",
         "Memory that parts of remote segments use",
         lambda t: t.cached_bytes,

@@ -12,11 +12,14 @@ from replication.coordination.remote_log_requests import (
     BeginCopy,
     BeginRemoteLog,
     DeleteRemoteSegments,
+    FindOrphans,
     FinishCopy,
     ListRemoteSegments,
+    OrphansFound,
     RemoteLogChanged,
     RemoteSegmentsPage,
 )
+from tidelog.errors import InvalidRequest
 
 
 class RemoteLogHandlers:
@@ -45,6 +48,15 @@ class RemoteLogHandlers:
         """A page of a partition's segments."""
         page: RemoteSegmentsPage = await self._coordinators.submit(request.key, request)
         return page
+
+    async def find_orphans(self, request: FindOrphans, _context: RequestContext) -> OrphansFound:
+        """Which objects belong to no segment. Raises InvalidRequest for none, or of several coordinators."""
+        coordinators = self._coordinators
+        if len({coordinators.partition_of(each.key) for each in request.objects}) != 1:
+            # Without this check, the coordinator would declare objects of another one to be orphans.
+            raise InvalidRequest("the objects must be of partitions with one coordinator: ask each one for its own")
+        found: OrphansFound = await coordinators.submit(request.objects[0].key, request)
+        return found
 
     async def _changed(
         self, request: BeginRemoteLog | BeginCopy | FinishCopy | DeleteRemoteSegments

@@ -6,7 +6,7 @@ Not here: the coordinators (node/coordinators/remote_log_coordinators.py), when 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from node.api.api import Api
@@ -15,6 +15,7 @@ from node.api.table import (
     REMOTE_LOGS_BEGIN_COPY,
     REMOTE_LOGS_BEGIN_REMOTE_LOG,
     REMOTE_LOGS_DELETE_REMOTE_SEGMENTS,
+    REMOTE_LOGS_FIND_ORPHANS,
     REMOTE_LOGS_FINISH_COPY,
     REMOTE_LOGS_LIST_REMOTE_SEGMENTS,
 )
@@ -27,12 +28,15 @@ from replication.coordination.remote_log_requests import (
     BeginCopy,
     BeginRemoteLog,
     DeleteRemoteSegments,
+    FindOrphans,
     FinishCopy,
     ListRemoteSegments,
+    OrphansFound,
+    RemoteObject,
     RemoteSegmentsPage,
     SegmentPlace,
 )
-from tidelog.types import REMOTE_LOG_METADATA_TOPIC, NodeId, PartitionKey
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC, NodeId, PartitionIndex, PartitionKey
 
 T = TypeVar("T")
 ANSWER_MS: Final = 30_000
@@ -45,6 +49,7 @@ _APIS: Final[dict[type[Any], Api[Any, Any]]] = {
     FinishCopy: REMOTE_LOGS_FINISH_COPY,
     DeleteRemoteSegments: REMOTE_LOGS_DELETE_REMOTE_SEGMENTS,
     ListRemoteSegments: REMOTE_LOGS_LIST_REMOTE_SEGMENTS,
+    FindOrphans: REMOTE_LOGS_FIND_ORPHANS,
 }
 
 
@@ -91,6 +96,23 @@ class RemoteLogClient:
             if not page.has_more:
                 return
             after = SegmentPlace(page.segments[-1].start_offset, page.segments[-1].segment_id)
+
+    @property
+    def sweeps_here(self) -> bool:
+        """True on one node of the cluster: the leader of the first partition of the topic."""
+        topic = self._image().topic(self._topic.name)
+        return topic is not None and topic.partitions[PartitionIndex(0)].leader == self._me
+
+    async def orphans(self, objects: Iterable[RemoteObject]) -> list[RemoteObject]:
+        """Those of these objects, which were listed before, that belong to no segment."""
+        by_coordinator: dict[PartitionIndex, list[RemoteObject]] = {}
+        for each in objects:
+            by_coordinator.setdefault(self._coordinators.partition_of(each.key), []).append(each)
+        found: list[RemoteObject] = []
+        for _, asked in sorted(by_coordinator.items()):
+            answer: OrphansFound = await self._ask(asked[0].key, FindOrphans(tuple(asked)))
+            found += answer.objects
+        return found
 
     async def _ask(self, key: PartitionKey, request: Any) -> Any:
         image = self._image()

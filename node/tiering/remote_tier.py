@@ -21,6 +21,7 @@ from uuid import UUID
 from node.coordinators.object_remover import StoreCalls
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
+from node.tiering.orphan_sweep import OrphanSweep
 from node.tiering.remote_log_client import RemoteLogClient
 from node.tiering.tiered_partition import FOLLOW_MS, CopyMeter, Superseded, TieredPartition, TierServices
 from storage.segment.abstract_index import CorruptIndex
@@ -86,6 +87,10 @@ class TierFigures:
     """Logs of followers that went on behind the remote tier."""
     start_errors: int = 0
     """Attempts of these that failed."""
+    orphans_removed: int = 0
+    foreign_objects: int = 0
+    doubtful_objects: int = 0
+    """Of the last sweep, as of `SweptObjects`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +129,7 @@ class RemoteTier:
             pace=self._paced,
             log_start_moved=replicas.log_start_moved,
         )
+        self.sweep = OrphanSweep(client, calls, clock=clock, rng=rng, image=lambda: replicas.image)
         self._entries: dict[PartitionKey, _Entry] = {}
         self._next_review = Millis(0)
         self._stopping = False
@@ -132,6 +138,7 @@ class RemoteTier:
         """Copy until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             try:
+                tasks.create_task(self.sweep.run())
                 for _ in range(COPIES_AT_ONCE):
                     tasks.create_task(self._work(copies=True))
                 await self._work(copies=False)
@@ -143,8 +150,16 @@ class RemoteTier:
         waiting = [each for entry in self._entries.values() for each in entry.partition.waiting()]
         failing = sum(entry.pause_ms > 0 for entry in self._entries.values())
         size = sum(each.segment.size for each in waiting)
-        missing = sum(entry.partition.missing for entry in self._entries.values())
-        found = TierFigures(self._services.meter, len(waiting), size, failing, missing)
+        found = TierFigures(
+            self._services.meter,
+            len(waiting),
+            size,
+            failing,
+            sum(entry.partition.missing for entry in self._entries.values()),
+            orphans_removed=self.sweep.removed,
+            foreign_objects=self.sweep.last.foreign,
+            doubtful_objects=len(self.sweep.last.doubtful),
+        )
         if (starts := self._replicas.remote_starts) is not None:
             found = replace(found, starts=starts.found, start_errors=starts.failed)
         if cache is None:

@@ -95,20 +95,29 @@ class RemoteSegmentsPage:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteObject:
+    """An object of the store, or the manifest beside it, as its key names it."""
+
+    key: PartitionKey
+    segment_id: RemoteSegmentId
+
+
+@dataclass(frozen=True, slots=True)
 class FindOrphans:
-    """Which of these objects belong to no segment? Answered by OrphansFound.
+    """Which of these objects belong to no segment? Answered by OrphansFound. All must be of partitions that this
+    coordinator has: it would take those of another one for orphans.
 
     An object that was listed before the request and is not known is an orphan for ever: its BeginCopy was committed
     before its upload began, so its segment was known, and was forgotten since."""
 
-    objects: tuple[tuple[PartitionKey, RemoteSegmentId], ...]
+    objects: tuple[RemoteObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OrphansFound:
     """The objects without a segment, in the order of the request."""
 
-    objects: tuple[tuple[PartitionKey, RemoteSegmentId], ...]
+    objects: tuple[RemoteObject, ...]
 
 
 @dataclass(frozen=True, slots=True)

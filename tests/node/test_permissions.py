@@ -268,6 +268,7 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         "RemoteLogs.FinishCopy": remote_logs_pb2.FinishCopyRequest(leader=leader, segment_id=bytes(16)),
         "RemoteLogs.DeleteRemoteSegments": remote_logs_pb2.DeleteRemoteSegmentsRequest(leader=leader),
         "RemoteLogs.ListRemoteSegments": remote_logs_pb2.ListRemoteSegmentsRequest(topic_id=bytes(16)),
+        "RemoteLogs.FindOrphans": remote_logs_pb2.FindOrphansRequest(),
         "Controller.RecordTopicSnapshot": controller_pb2.RecordTopicSnapshotRequest(snapshot_id=bytes(16)),
         "Admin.CreateTopicSnapshot": admin_pb2.CreateTopicSnapshotRequest(name=SNAPSHOT, topics=[TOPIC], keep_ms=1),
         "Admin.DescribeTopicSnapshots": admin_pb2.DescribeTopicSnapshotsRequest(names=[SNAPSHOT]),

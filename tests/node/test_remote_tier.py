@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -194,3 +196,22 @@ async def test_a_new_leader_takes_over_the_log_start_with_which_segments_were_de
         await restart_without(nodes, 10, 20, EpochStart(LeaderEpoch(epoch + 7), Offset(20)))
         await nodes.wait_until(lambda: missing_offsets(nodes) == 10)
         assert leader(nodes).log.log_start_offset == 10, "in an epoch that this log does not have: of other records"
+
+
+async def test_an_upload_that_ended_late_is_swept(tmp_path: Path) -> None:
+    store = FakeObjectStore()
+
+    def prepare(nodes: RealNodes) -> None:
+        of_store(store)(nodes)
+        nodes.tiering = replace(nodes.tiering, sweep_ms=200)
+
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=prepare) as nodes:
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        await produce(nodes, 0, 12)
+        await nodes.wait_until(all_left(nodes, 12))
+        late = leader(nodes)
+        key = f"{TOPIC}-{late.key.topic_id}/0/{0:020d}-{UUID(int=1 << 100)}.segment"
+        store.put(key, [b"late"])
+        await nodes.wait_until(lambda: key not in store.objects)
+        assert await consumed(nodes, 12) == list(range(12)), "objects of segments stay"

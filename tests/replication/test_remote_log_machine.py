@@ -25,6 +25,7 @@ from replication.coordination.remote_log_requests import (
     ObjectsRemoved,
     RemoteLogChanged,
     RemoteLogLeader,
+    RemoteObject,
     RemoteSegmentsPage,
     RemoveObjects,
     SegmentPlace,
@@ -310,9 +311,9 @@ def test_an_object_is_an_orphan_only_if_its_segment_is_not_known(coordinator: Co
     begun, finished = segment(1, 100, 200, leader(3)), segment(2, 0, 100, leader(3))
     coordinator.copy(finished, leader(3))
     coordinator.ask(BeginCopy(leader(3), begun))
-    late = (ORDERS, RemoteSegmentId(UUID(int=9)))
-    elsewhere = (PartitionKey(TopicId(UUID(int=77)), PartitionIndex(0)), finished.segment_id)
-    objects = ((ORDERS, begun.segment_id), late, (ORDERS, finished.segment_id), elsewhere)
+    late = RemoteObject(ORDERS, RemoteSegmentId(UUID(int=9)))
+    elsewhere = RemoteObject(PartitionKey(TopicId(UUID(int=77)), PartitionIndex(0)), finished.segment_id)
+    objects = (RemoteObject(ORDERS, begun.segment_id), late, RemoteObject(ORDERS, finished.segment_id), elsewhere)
     assert coordinator.ask(FindOrphans(objects)).objects == (late, elsewhere)
     coordinator.ask(DeleteRemoteSegments(leader(3), (finished.segment_id,)))
     assert coordinator.ask(FindOrphans(objects)).objects == (late, elsewhere), "its removal is under way"
@@ -459,8 +460,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert {each.segment_id for each in every if each.state is FINISHED} == set(self.finished)
         known = {each.segment_id for each in every}
         assert known <= self.known
-        orphans = self.coordinator.ask(FindOrphans(tuple((ORDERS, each) for each in sorted(self.known, key=str))))
-        assert not {each for _, each in orphans.objects} & {
+        objects = tuple(RemoteObject(ORDERS, each) for each in sorted(self.known, key=str))
+        orphans = self.coordinator.ask(FindOrphans(objects))
+        assert not {each.segment_id for each in orphans.objects} & {
             each.segment_id for each in every if each.partition == ORDERS.partition
         }
 

@@ -282,9 +282,9 @@ class RemoteLogMachine:
     def _orphans(self, request: FindOrphans) -> OrphansFound:
         return OrphansFound(
             tuple(
-                (partition, segment_id)
-                for partition, segment_id in request.objects
-                if partition not in self._partitions or segment_id not in self._partitions[partition].segments
+                each
+                for each in request.objects
+                if each.key not in self._partitions or each.segment_id not in self._partitions[each.key].segments
             )
         )
 

@@ -286,6 +286,78 @@ class RemoteSegmentsPage(_message.Message):
 Global___RemoteSegmentsPage: _TypeAlias = RemoteSegmentsPage  # noqa: Y015
 
 @_typing.final
+class FindOrphansRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteObject]:
+        """1 to 1,000, of partitions with the same coordinator; listed before the request"""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___RemoteObject] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindOrphansRequest: _TypeAlias = FindOrphansRequest  # noqa: Y015
+
+@_typing.final
+class RemoteObject(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    SEGMENT_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """of the partition"""
+    partition: _builtins.int
+    """index of the partition"""
+    segment_id: _builtins.bytes
+    """of the copy"""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        segment_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "segment_id", b"segment_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteObject: _TypeAlias = RemoteObject  # noqa: Y015
+
+@_typing.final
+class OrphansFound(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteObject]:
+        """those without a segment"""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___RemoteObject] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OrphansFound: _TypeAlias = OrphansFound  # noqa: Y015
+
+@_typing.final
 class RemoteSegment(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

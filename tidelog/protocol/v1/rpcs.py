@@ -264,3 +264,6 @@ REMOTE_LOGS_DELETE_REMOTE_SEGMENTS: Final = Method(
 REMOTE_LOGS_LIST_REMOTE_SEGMENTS: Final = Method(
     REMOTE_LOGS, "ListRemoteSegments", remote_logs_pb2.ListRemoteSegmentsRequest, remote_logs_pb2.RemoteSegmentsPage, CallKind.UNARY
 )
+REMOTE_LOGS_FIND_ORPHANS: Final = Method(
+    REMOTE_LOGS, "FindOrphans", remote_logs_pb2.FindOrphansRequest, remote_logs_pb2.OrphansFound, CallKind.UNARY
+)
