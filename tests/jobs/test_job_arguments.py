@@ -48,6 +48,12 @@ FROM, TO = ("--from", "a"), ("--to", "a")
         ("archive", ("t", *TO, "--trigger", "1.5 milliseconds"), "--trigger: '1.5 milliseconds' is no duration"),
         ("archive", (*TO, "--pattern", "("), "--pattern: '(' is not a regular expression of RE2 (missing"),
         ("archive", ("t", *TO, "--offsets-per-batch", "-3"), "--offsets-per-batch: '-3': use a whole number from 1"),
+        ("archive", ("t", *TO, "--remote-storage", "yes"), "--remote-storage: option 'remoteStorage' is 'yes'"),
+        (
+            "profile",
+            ("t", "--remote-storage", "ftp://a/b"),
+            "is not the URL of an object store: use s3://BUCKET/PREFIX",
+        ),
         ("archive", ("t", *TO, "--compression", "brotlix"), "--compression: invalid choice: 'brotlix'"),
         ("archive", ("t", *TO, "--keep-values"), "--keep-values belongs to --schema"),
         ("archive", TO, "name topics or --pattern, one of the two"),

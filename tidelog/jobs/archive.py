@@ -34,11 +34,20 @@ from tidelog.jobs.archive_layout import (
 from tidelog.jobs.archive_verifier import ArchiveJobArguments, ensure_local_archive, verify_archive
 from tidelog.jobs.hadoop_files import HadoopDirectory
 from tidelog.jobs.job_arguments import interval, name_pattern, one_of, start_place, whole_number
-from tidelog.jobs.job_frame import Job, StopRequest, is_of_spark, print_report, run_as_program, spark_options
+from tidelog.jobs.job_frame import (
+    Job,
+    RemoteStorage,
+    StopRequest,
+    is_of_spark,
+    print_report,
+    run_as_program,
+    spark_options,
+)
 from tidelog.jobs.job_session import ensure_spark, silence, spark_session
 from tidelog.jobs.json_values import ObjectParser, schema_of
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
+from tidelog.tiering.store_option import REMOTE_STORAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,6 +137,7 @@ class ArchiveArguments(ArchiveJobArguments):
         Option(parser=start_place, metavar="PLACE", help="Of a new archive: earliest, latest or ms since 1970."),
     ] = "earliest"
     offsets_per_batch: Annotated[int, whole_number("--offsets-per-batch", least=1)] = OFFSETS_PER_BATCH
+    remote_storage: RemoteStorage = "off"
     compression: Annotated[str, one_of("--compression", CODECS, "Of Parquet.")] = "zstd"
     verify: Annotated[bool, Option("--verify", help="Check an archive instead; 1: something is wrong.")] = False
     files: Annotated[bool, Option("--files", help="Print the files that count instead, one a line.")] = False
@@ -189,6 +199,7 @@ def _source_options(arguments: ArchiveArguments) -> dict[str, str]:
         "includeHeaders": "true",
         "includeTimestampMs": "true",
         "maxOffsetsPerTrigger": str(arguments.offsets_per_batch),
+        REMOTE_STORAGE: arguments.remote_storage,
     }
     if arguments.pattern:
         options["subscribePattern"] = arguments.pattern

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 from tidelog.cli.argument_values import WrongUsage, time_of
 from tidelog.cli.declared import Option
 from tidelog.client.offset_lookup import since_1970_ms
+from tidelog.errors import InvalidConfig
+from tidelog.tiering.store_option import remote_storage
 from tidelog.types import INT64_MAX
 
 _TERM: Final = r"\d+(\s+(microsecond|millisecond|minute|hour|day|week)|(\.\d{1,9})?\s+second)s?"
@@ -83,6 +85,15 @@ def start_place(text: str) -> str:
     if text in ("earliest", "latest") or (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
         return text
     raise WrongUsage(f"--start: {text!r}: use earliest, latest or milliseconds since 1970")
+
+
+def store_place(text: str) -> str:
+    """From where history is read: off, on, or the URL of an object store."""
+    try:
+        remote_storage(text)
+    except InvalidConfig as error:
+        raise WrongUsage(f"--remote-storage: {error.message}") from error
+    return text.strip()
 
 
 def interval(text: str) -> str:

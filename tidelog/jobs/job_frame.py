@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeVar
+from typing import Annotated, Any, Final, Generic, NoReturn, Self, TypeAlias, TypeVar
 
 import click
 
@@ -28,7 +28,7 @@ from tidelog.cli.output import plain
 from tidelog.client_variables import ClientVariable
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidConfig
-from tidelog.jobs.job_arguments import SparkSetting, spark_setting
+from tidelog.jobs.job_arguments import SparkSetting, spark_setting, store_place
 from tidelog.printable import printable
 from tidelog.standard_streams import STANDARD_ERROR, json_line, protect_standard_streams, say
 
@@ -100,6 +100,18 @@ class SparkJobArguments(JobArguments):
         list[SparkSetting],
         Option("--conf", parser=spark_setting, metavar="NAME=VALUE", help="A setting of Spark; can be repeated."),
     ] = field(default_factory=list)
+
+
+RemoteStorage: TypeAlias = Annotated[
+    str,
+    Option(
+        "--remote-storage",
+        parser=store_place,
+        metavar="on|off|URL",
+        help="Read history of topics with a remote tier from the object store, past the nodes.",
+    ),
+]
+"""The argument of jobs that read topics."""
 
 
 _CLIENT_ID: Final = Option("--client-id", help="In quotas and in logs of nodes.")

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from tidelog.cli.declared import Argument, Option
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_arguments import whole_number
-from tidelog.jobs.job_frame import Job, SparkJobArguments, print_report, run_as_program, spark_options
+from tidelog.jobs.job_frame import Job, RemoteStorage, SparkJobArguments, print_report, run_as_program, spark_options
 from tidelog.jobs.job_session import ensure_spark, map_arrow, spark_session
 from tidelog.jobs.profile_figures import TOP_KEYS, KeyCounts, PartitionProfile, TopicProfile, topic_profile
 from tidelog.jobs.profile_page import ensure_plots, profile_page, time_text
 from tidelog.jobs.range_profile import PARTIAL, RangeBounds, RangeProfile, bounds_pass, predecessors_of, profile_pass
 from tidelog.standard_streams import say
 from tidelog.sync import Admin
+from tidelog.tiering.store_option import REMOTE_STORAGE
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class ProfileArguments(SparkJobArguments):
 
     topics: Annotated[list[str], Argument(metavar="TOPIC")]
     last: Annotated[int | None, whole_number("--last", "Only the last N offsets of each partition.", least=1)] = None
+    remote_storage: RemoteStorage = "off"
     html: Annotated[Path | None, Option(metavar="FILE", help="Write tables and plots to this page.")] = None
 
 
@@ -70,7 +72,7 @@ def _work(arguments: ProfileArguments) -> int:
         _ensure_writable(arguments.html)
     ensure_spark()
     connection = arguments.connection
-    options = spark_options(connection)
+    options = {**spark_options(connection), REMOTE_STORAGE: arguments.remote_storage}
     topics = list(dict.fromkeys(arguments.topics))
     with Admin(connection.bootstrap, **connection.of_client) as admin:
         places = [

@@ -34,6 +34,7 @@ from tidelog.jobs.archive import CODECS, OFFSETS_PER_BATCH, TRIGGER, ask_cluster
 from tidelog.jobs.job_arguments import interval, interval_ms, one_of, start_place, whole_number
 from tidelog.jobs.job_frame import (
     Job,
+    RemoteStorage,
     SparkJobArguments,
     StopRequest,
     is_of_spark,
@@ -45,6 +46,7 @@ from tidelog.jobs.job_session import ensure_spark, map_arrow, spark_session
 from tidelog.jobs.json_values import schema_of
 from tidelog.jobs.table_position import ensure_continues
 from tidelog.standard_streams import say
+from tidelog.tiering.store_option import REMOTE_STORAGE
 from tidelog.types import INT32_MAX
 
 if TYPE_CHECKING:
@@ -112,6 +114,7 @@ class TableArguments(SparkJobArguments):
         str, Option(parser=start_place, metavar="PLACE", help="Of a new table: earliest, latest or ms since 1970.")
     ] = "earliest"
     offsets_per_batch: Annotated[int, whole_number("--offsets-per-batch", least=1)] = OFFSETS_PER_BATCH
+    remote_storage: RemoteStorage = "off"
     compression: Annotated[str, one_of("--compression", CODECS, "Of Parquet.")] = "zstd"
     accept_loss: Annotated[
         bool,
@@ -218,6 +221,7 @@ class TableKeeper:
             {
                 **spark_options(arguments.connection),
                 **_starting(arguments.start),
+                REMOTE_STORAGE: arguments.remote_storage,
                 "subscribe": arguments.topic,
                 "tidelog.group.id": self.group,
                 "failOnDataLoss": str(not arguments.accept_loss).lower(),

@@ -23,13 +23,11 @@ from tidelog.spark.options.offset_bounds import END_NAMES, START_NAMES, Bound, o
 from tidelog.spark.options.option_names import canonical
 from tidelog.spark.options.option_values import boolean, choice, duration_ms, positive
 from tidelog.spark.options.topic_selection import SELECTION_NAMES, TopicSelection, topic_selection
-from tidelog.tiering.obstore_store import ensure_store_url
+from tidelog.tiering.store_option import REMOTE_STORAGE, remote_storage
 from tidelog.types import EARLIEST, LATEST, Isolation, Offset
 
 FETCH_BYTES: Final = 4 << 20
 FETCH_BYTES_MAX: Final = 1 << 30
-
-REMOTE_STORAGE: Final = "remoteStorage"
 
 QUERY_NAMES: Final = (
     *CONNECTION_NAMES,
@@ -75,8 +73,7 @@ class QueryOptions:
     fetch_bytes: int = FETCH_BYTES
     """Most bytes of one fetch of a task."""
     remote_storage: str | None = None
-    """The URL of the object store from which executors read what is copied there; empty: where the nodes say that it
-    is; None: all is read from the nodes."""
+    """Where history is read (tidelog/tiering/store_option.py); None: from the nodes."""
 
 
 def query_options(given: Mapping[str, str], *, start: Offset) -> QueryOptions:
@@ -96,22 +93,8 @@ def query_options(given: Mapping[str, str], *, start: Offset) -> QueryOptions:
         include_headers=boolean(given, "includeHeaders", default=False),
         include_timestamp_ms=boolean(given, "includeTimestampMs", default=False),
         fetch_bytes=positive(given, "fetchBytes", most=FETCH_BYTES_MAX) or FETCH_BYTES,
-        remote_storage=remote_storage(given),
+        remote_storage=remote_storage(given.get(REMOTE_STORAGE, "off")),
     )
-
-
-def remote_storage(given: Mapping[str, str]) -> str | None:
-    """The object store of a query, as in QueryOptions. Raises InvalidConfig."""
-    text = given.get(REMOTE_STORAGE, "off").strip()
-    if text.lower() in ("off", "on"):
-        return "" if text.lower() == "on" else None
-    if "://" not in text:
-        raise InvalidConfig(
-            f"option {REMOTE_STORAGE!r} is {text!r}; it must be off, on (executors read history from the object store "
-            "of the nodes), or the URL of that store as executors reach it"
-        )
-    ensure_store_url(text)
-    return text
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
