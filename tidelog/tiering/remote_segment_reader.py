@@ -80,6 +80,8 @@ class RemoteSegmentReader:
         self._log_start = self._sections[SectionKind.LOG].start
         # Only how much is read ahead depends on these two: threads may overwrite each other's.
         self._following, self._ahead = 0, 0
+        self._read_to = segment.start_offset, 0
+        """Where the last read ended, and its byte in the log: the next one mostly begins there, and needs no index."""
 
     # --- what a reader needs --------------------------------------------------------------------------------------
 
@@ -101,6 +103,7 @@ class RemoteSegmentReader:
             if header.last_offset >= up_to or header.end > first.position + size:
                 break
             end, next_offset = header.end, Offset(header.last_offset + 1)
+        self._read_to = next_offset, end
         return RemoteRead(data if end == first.position + size else data[: end - first.position], next_offset)
 
     def find_timestamp(self, timestamp: int, start: Offset, up_to: Offset) -> RemoteRecord | None:
@@ -165,6 +168,9 @@ class RemoteSegmentReader:
     def _place_for(self, offset: Offset) -> tuple[int, Offset]:
         """Where a search for `offset` starts: a batch at or before it, and the least offset that it may begin with."""
         base = self.segment.start_offset
+        read_to, position = self._read_to
+        if offset == read_to:
+            return position, offset
         if offset <= base:
             return 0, base
         entry = _last_entry(
