@@ -70,7 +70,7 @@ class FetchedPartition(NamedTuple):
     diverging: EpochEnd | None = None
     """The logs diverge; the follower truncates its log to this end."""
     epochs: Sequence[EpochStart] = ()
-    """For followers, the leader's epoch entries in the range of `records`; with `local_log_start`, all of them."""
+    """For followers, the leader's epoch entries of `records`; all of them with `local_log_start_offset`."""
     aborted: Sequence[AbortedStart] = ()
     preferred_read_replica: int = -1
     """A consumer should fetch from this node instead; -1 none."""
@@ -82,7 +82,7 @@ class FetchedPartition(NamedTuple):
     """Start with the batch that contains the offset of the fetch."""
     correlation_id: int = 0
     """The correlation id of the fetch."""
-    local_log_start: Offset = Offset(0)
+    local_log_start_offset: Offset = Offset(0)
     """For followers, with OffsetMovedToTieredStorage: records below it are in the remote tier only; else 0."""
 
 

@@ -174,8 +174,8 @@ class FollowerReplica:
             unended_transaction(self._log, answer.records, answer.held_from) if len(answer.records) else None,
             answer.held_from != NOTHING_HELD,
             self._is_counted,
-            answer.local_log_start,
-            tuple(answer.epochs) if answer.local_log_start else (),
+            answer.local_log_start_offset,
+            tuple(answer.epochs) if answer.local_log_start_offset else (),
         )
         self._carry_out(self.core.handle(event), answer)
 

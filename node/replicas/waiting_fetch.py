@@ -320,7 +320,7 @@ def moved_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch) -> Fe
         error,
         epochs=log.epochs.entries,
         correlation_id=fetch.correlation_id,
-        local_log_start=local,
+        local_log_start_offset=local,
     )
 
 

@@ -181,6 +181,7 @@ fetch_answers = st.builds(
             int64,
             records,
             int64,
+            int64,
         )
     ),
     st.none(),

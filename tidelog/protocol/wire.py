@@ -106,7 +106,7 @@ def _fetched_header(fetched: FetchedPartition) -> bytes:
         preferred_read_replica=fetched.preferred_read_replica,
         waits=fetched.waits,
         held_from=fetched.held_from,
-        local_log_start_offset=fetched.local_log_start,
+        local_log_start_offset=fetched.local_log_start_offset,
     )
     if fetched.error is not None:
         message.error.CopyFrom(status.to_proto(fetched.error))
