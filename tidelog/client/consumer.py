@@ -72,7 +72,7 @@ class Consumer(GroupReader):
 
     bootstrap: addresses of some nodes, "host:port,host:port".
     buffer_bytes: limit for all fetched but unread bytes, plus at most one batch per partition.
-    fetch_bytes: maximum size of one fetch.
+    fetch_bytes: maximum size of one fetch; with many partitions it is their share of half of `buffer_bytes`.
     max_wait_ms: how long a node may wait for min_bytes.
     request_timeout_ms: timeout of one request.
     check_crcs: verify the checksums of all batches.
@@ -113,7 +113,7 @@ class Consumer(GroupReader):
         bootstrap: str | list[str] | tuple[str, ...],
         *,
         buffer_bytes: int = 64 * 1024 * 1024,
-        fetch_bytes: int = 1024 * 1024,
+        fetch_bytes: int = 4 * 1024 * 1024,
         max_wait_ms: int = 500,
         min_bytes: int = 1,
         request_timeout_ms: int = 30_000,

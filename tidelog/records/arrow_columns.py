@@ -7,6 +7,7 @@ Not here: the columns (columns.py, _columns.pyx), aborted transactions (client/r
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,7 @@ TIMESTAMP_FROM_MS: Final = -62_135_510_400_000
 """0001-01-02: the same for times before it."""
 
 
+@cache
 def table_type(name: str) -> Any:
     """Return the Arrow type of a column of a table: as in columns.py, but timestamps in microseconds, as in Spark."""
     import pyarrow as pa

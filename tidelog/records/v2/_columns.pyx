@@ -10,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport malloc
 from libc.string cimport memcpy, memset
 
 from tidelog.records.v2._varints cimport Memory, read_varint, read_varlong, release, reserve
@@ -31,19 +31,56 @@ cdef Py_ssize_t RELEASE_BYTES = 1 << 18
 cdef Py_ssize_t EXPECTED_BYTES_MAX = 1 << 24
 cdef Py_ssize_t RECORD_BYTES_MIN = 7
 
+cdef enum:
+    SPARES = 2
+    SPARE_BYTES_MIN = 1 << 20
+
+# Memory of columns that are gone, to be filled again: the kernel clears each page of fresh memory, which takes as long as
+# to copy the values into it. Two: a reader has one batch while the next one is made.
+cdef Memory[SPARES] spares
+
+
+cdef bint keep_spare(Memory *memory) noexcept:
+    """Keep the memory, if it is large and a place is free or has less. Returns whether it is kept."""
+    cdef Memory *least = &spares[0]
+    cdef int place
+    if not SPARE_BYTES_MIN <= memory.room <= 2 * EXPECTED_BYTES_MAX:
+        return False
+    for place in range(1, SPARES):
+        if spares[place].room < least.room:
+            least = &spares[place]
+    if least.room >= memory.room:
+        return False
+    release(least)
+    least.data, least.room = memory.data, memory.room
+    return True
+
+
+cdef void take_spare(Memory *memory, Py_ssize_t size) noexcept:
+    """Give the empty memory the smallest spare one that has room for this number of bytes, if there is one."""
+    cdef Memory *found = NULL
+    cdef int place
+    for place in range(SPARES):
+        if spares[place].room >= size and (found == NULL or spares[place].room < found.room):
+            found = &spares[place]
+    if found != NULL:
+        memory.data, memory.room = found.data, found.room
+        found.data = NULL
+        found.room = 0
+
 
 @cython.final
 cdef class Block:
     """Memory filled by a column; read-only for its users."""
 
-    cdef void *_data
-    cdef Py_ssize_t _size
+    cdef Memory _memory
 
     def __dealloc__(self):
-        free(self._data)
+        if not keep_spare(&self._memory):
+            release(&self._memory)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self._data, self._size, 1, flags)
+        PyBuffer_FillInfo(view, self, self._memory.data, self._memory.size, 1, flags)
 
 
 cdef object block_of(Memory *memory):
@@ -51,7 +88,7 @@ cdef object block_of(Memory *memory):
     cdef Block block = Block.__new__(Block)
     if memory.data == NULL and reserve(memory, 1) < 0:
         raise MemoryError
-    block._data, block._size = memory.data, memory.size
+    block._memory = memory[0]
     memory.data = NULL
     memory.size = memory.room = 0
     return block
@@ -177,7 +214,11 @@ cdef class ColumnsBuffer:
 
     def expect(self, Py_ssize_t size):
         """See columns.ColumnsBuffer.expect."""
-        if self._wants_value and 0 < size <= EXPECTED_BYTES_MAX and reserve(&self._value.data, size) < 0:
+        if not self._wants_value or not 0 < size <= EXPECTED_BYTES_MAX:
+            return
+        if self._value.data.data == NULL:
+            take_spare(&self._value.data, size)
+        if reserve(&self._value.data, size) < 0:
             raise MemoryError
 
     def add(

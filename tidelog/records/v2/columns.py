@@ -14,6 +14,7 @@ Not here: batches, offsets and aborted transactions (arrow_columns.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Final
 
 from tidelog.errors import InvalidRequest, RecordTooLarge
@@ -25,6 +26,7 @@ COLUMN_BYTES_MAX: Final = INT32_MAX // 3
 """Arrow counts a column's bytes in 32 bits, and a byte of a corrupt header key may become three."""
 
 
+@cache
 def arrow_type(name: str) -> Any:
     """Return the Arrow type of a column."""
     import pyarrow as pa

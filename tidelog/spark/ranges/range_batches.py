@@ -53,7 +53,9 @@ class ColumnBuilder:
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """The rows gathered so far, as Arrow batches of at most ROWS_PER_BATCH_MAX rows; none if there are no rows."""
+        size = self._table.size
         whole = self._table.take()
+        self._table.expect(size)  # the next one has about as many: its memory grows in one step
         for first in range(0, whole.num_rows, ROWS_PER_BATCH_MAX):
             yield whole.slice(first, ROWS_PER_BATCH_MAX)
 

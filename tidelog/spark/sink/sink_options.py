@@ -76,7 +76,9 @@ class SinkOptions:
     """How long a transaction may be open, at most the nodes' `transaction.max.timeout.ms`."""
     compression: str = "none"
     linger_ms: int = 5
-    batch_bytes: int = 256 * 1024
+    batch_bytes: int = 1024 * 1024
+    """Fits into the default of `max.message.bytes`. A batch costs the nodes the same whatever its size, and a task has
+    enough rows to fill large ones."""
     buffer_bytes: int = 64 * 1024 * 1024
     record_bytes_max: int = 1024 * 1024
     delivery_timeout_ms: int = 120_000
