@@ -72,6 +72,7 @@ SPARK = Notebook(
         Cell("A loaded frame is planned once", behind="print(orders().count(), 'orders')"),
         Cell("A loaded frame is planned once", sql=True),
         Cell("A snapshot", before=FRIDAY, behind="print(frame.count(), 'frozen')"),
+        Cell("History from the object store", behind="print(frame.count(), 'from nodes and store')"),
         Cell(
             "DATA_SOURCE_NOT_FOUND",
             before='options = {"tidelog.bootstrap.servers": "localhost:9192", "topic": "orders-out"}',
