@@ -9,7 +9,7 @@ its place at a moment when both are equal.
 Invariants:
   1. Appends are held from the moment when both logs are equal until a start can find the new one only, or until the
      move has failed; then they are appended to the log that is in use.
-  2. A copy of a log that was truncated, or whose start has passed the copy, is discarded, and another one is begun.
+  2. A copy of a log that was truncated, or whose local start has passed the copy, is discarded, and another is begun.
   3. A move ends with the use of its log: a replica that is deleted or moved to another node is not moved here.
   4. The next move of a replica begins when the metadata name its present directory: a late report of an earlier move
      must not undo a later one.
@@ -42,7 +42,7 @@ from storage.log.log_read import LogRead
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.clock import Clock
-from tidelog.errors import DiskFull, InvalidRequest, OffsetOutOfRange, TidelogError
+from tidelog.errors import DiskFull, OffsetMovedToTieredStorage, OffsetOutOfRange, TidelogError
 from tidelog.records import walk_headers
 from tidelog.types import NodeId, Offset
 
@@ -97,19 +97,13 @@ class DirectoryMoves:
 
     def move(self, replica: Replica, target: LogDirectory) -> None:
         """Move a replica to this directory of the node; its present one cancels a move. Raises KafkaStorageError if
-        either is offline, DiskFull if the disk of this one has no room for the copy, InvalidRequest for a log with a
-        remote tier."""
+        either is offline, DiskFull if the disk of this one has no room for the copy."""
         target.ensure_online()
         replica.directory.ensure_online()
         if target is replica.directory:
             if self._targets.pop(replica, None) is not None:
                 _log.info("%s: stays in %s: its move was cancelled", replica, target.path)
             return
-        if replica.log.config.remote_storage:  # the copy would have to begin in the object store
-            raise InvalidRequest(
-                f"partition {replica} has a remote tier, and its log cannot move between log directories: move the "
-                "replica to another node and back"
-            )
         target.check_space()
         room = target.reserve.free - target.reserve.required
         if replica.log.size > room:  # the copy would take the space from the appends of all others
@@ -137,7 +131,7 @@ class DirectoryMoves:
             self.learn(replica)
         for directory in self._logs.working if replica.directory.offline is None else ():
             if replica.key in directory.unfinished:
-                if directory is replica.directory or replica.log.config.remote_storage:
+                if directory is replica.directory:
                     directory.drop_unfinished(replica.key)
                 else:
                     self._add(replica, directory)
@@ -266,9 +260,9 @@ class DirectoryMoves:
     async def _copy_some(self, future: FutureLog) -> None:
         try:
             read = await _read(future.log, future.next_offset)
-        except OffsetOutOfRange:
+        except (OffsetOutOfRange, OffsetMovedToTieredStorage):
             await self._clock.sleep_ms(0)
-            return  # the log was truncated, or has lost its start: the copy is not valid any more
+            return  # the log was truncated, or its local start has moved: the copy is not valid any more
         try:
             if not future.has_begun:
                 header = next(walk_headers(read.records), None)

@@ -15,7 +15,8 @@ A crash leaves one of three states, and the next start decides:
                                  that this is the same log. Without TARGET, the mark reports the log as missing
 
 Invariants:
-  1. The copy has the batches of the log, byte for byte, up to its end.
+  1. The copy has the batches of the log, byte for byte, from its local log start up to its end. What only the remote
+     tier has is not copied: the copy begins with its epochs and producers.
   2. What is appended after the copy took the place of the log must not be acknowledged before the second rename is
      durable, or the metadata name TARGET: a start could use the log in SOURCE. The caller holds appends until then.
 Not here: reading the log, the throttle, the roles (node/replicas/directory_moves.py), the choice at a start
@@ -33,11 +34,14 @@ from storage.checkpoints.checkpoint_file import MOVED_FROM
 from storage.directory.directory_changes import Retired
 from storage.directory.log_directory import LogDirectory
 from storage.directory.new_log import NewLog, move_aside
-from storage.files.file_system import directory_of
+from storage.files.file_system import directory_of, read_file
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.log.log_read import LogRead
+from storage.log.truncation_ticket import RemotePart
+from storage.producers.snapshot_files import snapshot_path
 from tidelog.errors import CorruptLog
+from tidelog.records.producer_snapshot import decode_snapshot, encode_snapshot
 from tidelog.types import NO_LEADER_EPOCH, Offset, PartitionKey
 
 T = TypeVar("T")
@@ -69,16 +73,17 @@ class FutureLog:
 
     @property
     def is_valid(self) -> bool:
-        """False if the log was truncated, closed, or its start has passed what was copied: the copy is worthless."""
+        """False if the log was truncated, closed, or its local start has passed what was copied: the copy is
+        worthless."""
         log = self.log
         if log.closed or log.truncations != self._truncations:
             return False
-        return self._copy is None or log.log_start_offset <= self._copy.log_end_offset
+        return self._copy is None or log.local_log_start_offset <= self._copy.log_end_offset
 
     @property
     def next_offset(self) -> Offset:
         """The offset to copy next."""
-        return self.log.log_start_offset if self._copy is None else self.copy.log_end_offset
+        return self.log.local_log_start_offset if self._copy is None else self.copy.log_end_offset
 
     @property
     def lag(self) -> int:
@@ -105,6 +110,7 @@ class FutureLog:
             lambda: None,
             start=first,
             moved_from=self.source.directory_id,
+            remote=_remote_part(log, first) if log.log_start_offset < log.local_log_start_offset else None,
         )
 
     def begun(self, result: Log | BaseException) -> None:
@@ -245,6 +251,22 @@ class FutureLog:
             return work()
         except OSError as error:
             raise directory.fail(f"moving {self}", error) from error
+
+
+def _remote_part(log: Log, local_start: Offset) -> Callable[[], RemotePart]:
+    """Returns the function that reads what the log knows of the records below its local start; on any thread."""
+    log_start, epochs = log.log_start_offset, log.epochs.below(local_start)
+    files, path = log.files, snapshot_path(log.path, local_start)
+
+    def read() -> RemotePart:
+        producers = read_file(files, path) or b""
+        try:
+            decode_snapshot(producers, path)
+        except CorruptLog:
+            producers = encode_snapshot(())  # as the next start would do: `succeed` takes over what memory has
+        return RemotePart(log_start, epochs, producers)
+
+    return read
 
 
 def settle(source: LogDirectory, log: Log, target: LogDirectory, done: Callable[[], None]) -> None:

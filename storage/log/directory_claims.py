@@ -233,9 +233,12 @@ class DirectoryClaims:
             for file in (self._cleaned, self._cleaning)
             if file.may_claim(tp)
         ]
+        local_start = log.local_log_start_offset if log.local_log_start_offset > log.log_start_offset else Offset(0)
+        if local_start > 0 or self._local_starts.may_claim(tp):
+            cleaned.append(self.starting_locally(tp, local_start))  # else segments below it would be missed, or not
         return in_order(
             self.marks.sync,
-            *cleaned,  # of an earlier log with this name
+            *cleaned,  # also of an earlier log with this name
             self.starting(tp, log_start),
             _writing(self._recovery_points, {**points, tp: end}),
             _writing(self._high_watermarks, {**watermarks, tp: high_watermark}),

@@ -607,6 +607,7 @@ class Log(LogPositions):
         assert log.sealed, "otherwise it may have changed"
         assert (self.log_start_offset, self.log_end_offset) == (log.log_start_offset, log.log_end_offset), "not a copy"
         self.advance_high_watermark(log.high_watermark)
+        self.epochs.truncate_from_start(self.log_start_offset)  # it may have moved since the copy began
         self.producers.state.succeed(log.producers.state)
         self._reader.succeed(log._reader)
         self.bytes_rejected = log.bytes_rejected

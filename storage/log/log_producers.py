@@ -69,7 +69,9 @@ class LogProducers:
         self._aborted = AbortedTransactions(files, path)
         log_start, log_end = loaded.log_start, loaded.log_end
         read_from = log_end if loaded.read_from is None else min(loaded.read_from, log_end)
-        removed = self.state.remove_snapshots_above(max(read_from, log_start))  # they may contain lost batches
+        # They may contain lost batches, but for those at the start: a power loss can bring back a segment below the
+        # local start without its snapshot, and the producers of the remote part are in that of the local start only.
+        removed = self.state.remove_snapshots_above(max(read_from, log_start, loaded.local_log_start))
         self.state.remove_strays([segment.base_offset for segment in segments])
         if removed:
             files.sync_directory(path)

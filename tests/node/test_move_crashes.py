@@ -17,8 +17,11 @@ from storage.directory.new_log import run_ticket
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log_config import LogConfig
+from storage.segment.epoch_cache import LeaderEpochCache
 from testbed.fake_disk import FakeDisk, SimulatedCrash
-from tests.storage.workbench import SetClock, batch, contents
+from tests.storage.workbench import NOW, SetClock, batch, contents
+from tidelog.records import iter_batches
+from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import (
     DirectoryId,
     Durability,
@@ -28,6 +31,7 @@ from tidelog.types import (
     PartitionEpoch,
     PartitionIndex,
     PartitionKey,
+    ProducerId,
     TopicId,
     TopicPartition,
 )
@@ -48,13 +52,16 @@ class TwoDirectories:
         self.first, self.second = self.open("first"), self.open("second")
         self.named: DirectoryId = self.first.directory_id
         self.log = self.first.create_log(NAME, TOPIC, config)
-        for number in range(20):
-            self.append(self.log, number)
+        self.filled(self.log)
         self.first.commit.request(self.log)
         self.log.flush()
         self.log.advance_high_watermark(Offset(20))
         self.first.move_log_start(self.log, Offset(7))
         self.expected = contents(self.log)
+
+    def filled(self, log: Log) -> None:
+        for number in range(20):
+            self.append(log, number)
 
     def open(self, name: str) -> LogDirectory:
         return LogDirectory(f"/{name}", files=self.disk, clock=SetClock(), rng=random.Random(name))
@@ -84,7 +91,7 @@ class TwoDirectories:
         assert renamed, "appends are held until here"
         self.append(log, 20)
         log.flush()
-        self.expected = contents(log)
+        self.expected = local_contents(log) if log.config.remote_storage else contents(log)
         return log
 
     def restart(self, *, power_fails: bool, seed: int) -> tuple[LogManager, Log | None]:
@@ -125,6 +132,88 @@ def test_a_crash_at_any_step_of_a_move_loses_nothing(power_fails: bool, config: 
         assert sum(NAME in each.logs for each in manager.directories) == 1, f"step {step}"
         homes.add(log.path)
     assert homes == {"/first/t-0", "/second/t-0"}
+
+
+class TieredLog(TwoDirectories):
+    """A log whose first segments are in the remote tier only, with a producer whose last batch is there."""
+
+    def __init__(self) -> None:
+        super().__init__(replace(CONFIG, remote_storage=True, local_retention_bytes=0, file_delete_delay_ms=0))
+
+    def filled(self, log: Log) -> None:
+        for sequence in range(9):
+            log.append(sequenced(sequence), assign_offsets=True, leader_epoch=LeaderEpoch(1))
+        for number in range(9, 20):
+            self.append(log, number)
+
+
+def sequenced(sequence: int) -> bytes:
+    builder = RecordBatchBuilder(producer_id=ProducerId(9), producer_epoch=0, base_sequence=sequence)
+    builder.append(key=None, value=b"x" * 40, timestamp=NOW)
+    return builder.build()
+
+
+def tiered() -> TieredLog:
+    """Its first segments have left."""
+    node = TieredLog()
+    node.log.copied_end = Offset(15)
+    node.first.drop_expired(node.log)
+    log = node.log
+    assert log.log_start_offset == 7 < log.local_log_start_offset == log.segments[0].base_offset
+    node.expected = local_contents(log)
+    return node
+
+
+def local_contents(log: Log) -> list[bytes]:
+    read = log.read(log.local_log_start_offset, 1 << 20, up_to=log.log_end_offset)
+    found = [bytes(read.records)]
+    while read.next_offset < log.log_end_offset:
+        read = log.read(read.next_offset, 1 << 20, up_to=log.log_end_offset)
+        found.append(bytes(read.records))
+    return [bytes(batch.buffer) for part in found for batch in iter_batches(part)]
+
+
+def whole_state(log: Log) -> tuple[object, ...]:
+    producers = {each.to_snapshot() for each in log.producers.state.active_producers()}
+    epochs = LeaderEpochCache(log.epochs.entries)
+    epochs.truncate_from_start(log.log_start_offset)  # the file may be older than the log start
+    return log.log_start_offset, log.local_log_start_offset, epochs.entries, producers
+
+
+@pytest.mark.parametrize("power_fails", [True, False])
+def test_a_crash_at_any_step_of_a_move_keeps_what_is_known_of_the_remote_part(power_fails: bool) -> None:
+    """The log starts, epochs and producers of a log with a remote tier are the same in either directory, and only its
+    local part is copied."""
+    step, crashed, homes = 0, True, set()
+    state = whole_state(tiered().log)
+    assert len(state[2]) == 2  # type: ignore[arg-type]
+    while crashed:
+        node = tiered()
+        step, crashed = step + 1, False
+        node.disk.crash_at_call(node.disk.calls + step)
+        try:
+            node.move()
+        except SimulatedCrash:
+            crashed = True
+        manager, log = node.restart(power_fails=power_fails, seed=step)
+        assert log is not None, f"step {step}"
+        assert local_contents(log)[: len(node.expected)] == node.expected, f"step {step}"
+        assert whole_state(log) == state, f"step {step}"
+        assert log.damage is None and manager.damaged() == {}, f"step {step}"
+        homes.add(log.path)
+    assert homes == {"/first/t-0", "/second/t-0"}
+
+
+def test_a_copy_whose_log_has_left_it_behind_for_the_remote_tier_is_worthless() -> None:
+    node = tiered()
+    future = FutureLog(node.first, node.log, node.second)
+    future.begun(run_ticket(future.begin(future.next_offset).run))
+    assert future.is_valid
+    node.log.copied_end = Offset(20)
+    node.log.roll(NOW)
+    node.log.flush()
+    node.first.drop_expired(node.log)
+    assert not future.is_valid
 
 
 @pytest.mark.parametrize("power_fails", [True, False])

@@ -144,3 +144,33 @@ async def test_a_store_that_does_not_answer_keeps_only_that_replica_back(
         starts = nodes.nodes[number].node.replicas.remote_starts  # type: ignore[union-attr]
         assert starts is not None
         assert (starts.found, starts.failed) == (1, 3)
+
+
+async def test_a_move_to_another_log_directory_copies_only_what_is_local(tmp_path: Path) -> None:
+    store = FakeObjectStore()
+    async with (
+        real_nodes(tmp_path, 1, coordinators=COORDINATORS, directories=2, prepare=of_store(store)) as nodes,
+        Admin(bootstrap(nodes)) as admin,
+    ):
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        async with Producer(bootstrap(nodes), linger_ms=0) as producer:
+            for number in range(12):
+                await producer.send(TOPIC, f"{number}".encode() + b"." * 900, partition=0)
+            await nodes.wait_until(all_left(nodes, 12))
+            replica = leader(nodes)
+            before = replica.log
+            [target] = [each for each in nodes.log_directories(0) if each != replica.directory.path]
+            [moved] = await admin.move_replicas(0, {(TOPIC, 0): target})
+            assert moved.error is None
+            await nodes.wait_until(lambda: replica.directory.path == target and before.closed)
+            log = replica.log
+            assert (log.log_start_offset, log.epochs.entries) == (0, before.epochs.entries)
+            assert log.local_log_start_offset >= before.local_log_start_offset > 0
+            for number in range(12, 20):
+                await producer.send(TOPIC, f"{number}".encode() + b"." * 900, partition=0)
+        await nodes.wait_until(all_left(nodes, 20))
+        assert await consumed(nodes, 20) == list(range(20))
+        await nodes.stop(0)
+        await nodes.start(0)
+        assert await consumed(nodes, 20) == list(range(20))
+        assert leader(nodes).log.directory.path == target  # type: ignore[attr-defined]
