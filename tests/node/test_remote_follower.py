@@ -146,6 +146,30 @@ async def test_a_store_that_does_not_answer_keeps_only_that_replica_back(
         assert (starts.found, starts.failed) == (1, 3)
 
 
+@pytest.mark.deep
+async def test_a_reassignment_to_another_node_sends_only_what_is_local(tmp_path: Path) -> None:
+    """Goal: a move of a replica costs what is local. Method: three nodes, two replicas, of which one moves to the third
+    node and leads there. Passed: the new replica has received less than two segments of thirty, and readers get all
+    records from it. Takes longer than 10 s: followers ask every 10 s what was copied."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, NODES, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=2, configs=TIERED)
+            await produce(nodes, 0, RECORDS)
+            await nodes.wait_until(all_left(nodes, RECORDS))
+            stays = leader(nodes).leader_node
+            added = next(number for number in range(NODES) if replica_of(nodes, number) is None)
+            await admin.reassign({(TOPIC, 0): [added, stays]})
+            await nodes.wait_until(lambda: sorted(leader_state(nodes)) == sorted([added, stays]))
+            await admin.elect_leaders([(TOPIC, 0)])
+        new = replica_of(nodes, added)
+        assert new is not None
+        await nodes.wait_until(lambda: new.leader is not None)
+        assert new.log.log_start_offset == 0 < RECORDS - 4 <= new.log.local_log_start_offset
+        assert 0 < new.topic_meter.replication_bytes_in < 2 * SEGMENT, "of 30 segments"
+        assert await consumed(nodes, RECORDS) == list(range(RECORDS))
+
+
 async def test_a_move_to_another_log_directory_copies_only_what_is_local(tmp_path: Path) -> None:
     store = FakeObjectStore()
     async with (
