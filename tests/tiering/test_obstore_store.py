@@ -120,6 +120,44 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
         store.put("key", [b"x"])
 
 
+SKEWED = (
+    "Generic S3 error: Error performing list request: Server returned non-2xx status code: 403 Forbidden: "
+    "<Error><Code>RequestTimeTooSkewed</Code></Error>"
+)
+DENIED = SKEWED.replace("RequestTimeTooSkewed", "AccessDenied")
+
+
+@pytest.mark.parametrize(("words", "step"), [(SKEWED, "set this node's by NTP"), (DENIED, "give this process cred")])
+def test_a_refusal_is_told_as_such_whatever_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, step: str
+) -> None:
+    """The library has no error of its own for a listing that is refused."""
+
+    def listed(*_arguments: object, **_named: object) -> None:
+        raise OSError(words)
+
+    store = open_object_store(f"file://{tmp_path}")
+    monkeypatch.setattr("obstore.list", listed)
+    with pytest.raises(ObjectStoreRefused, match=step):
+        list(store.list(""))
+
+
+def test_a_store_that_does_not_answer_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another request would take as long again, on one of few threads."""
+
+    def unanswered(*_arguments: object, **_named: object) -> None:
+        raise OSError("Generic S3 error: Error performing GET in 30s - HTTP error: error sending request")
+
+    def asked_again(*_arguments: object) -> None:
+        raise AssertionError("it was asked for the size")
+
+    store = open_object_store(f"file://{tmp_path}")
+    monkeypatch.setattr("obstore.get_range", unanswered)
+    monkeypatch.setattr("obstore.head", asked_again)
+    with pytest.raises(ObjectStoreUnavailable, match="error sending request"):
+        store.get_range("key", 0, 1)
+
+
 @pytest.mark.parametrize(
     "url",
     ["", "/folder", "http://host/path", "s3://", "s3:///prefix", "file://", "file://host/folder", "foo://bucket"],

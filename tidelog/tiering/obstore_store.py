@@ -43,6 +43,11 @@ _RETRIES_MAX: Final = 2
 _FULL: Final = ("QuotaExceeded", "StorageFull", "InsufficientStorage", "No space left on device", "Disk quota exceeded")
 """S3 has no error for it. These are words of the stores that can be full, and of Linux for a folder."""
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_REFUSED: Final = (": 401 ", ": 403 ")
+"""The library has errors of their own for these, but not for a listing."""
+_CLOCK: Final = ("RequestTimeTooSkewed", "RequestExpired", "Request has expired", "Request date header too old")
+_NO_RANGE: Final = (": 416 ", "Requested range was invalid")
+"""HTTP's answer to a range behind the end of the object, and the one of a folder."""
 _REASON_MAX: Final = 400
 """Characters of the library's message that ours repeats."""
 
@@ -147,9 +152,9 @@ class ObstoreStore:
         try:
             with self._errors("reading", key):
                 data = memoryview(self._obs.get_range(self._store, key, start=start, length=size))
-        except ObjectStoreUnavailable:
-            # Each service has its own error for a range behind the end.
-            if self.size(key) > start:
+        except ObjectStoreUnavailable as error:
+            # A store that does not answer is not asked for the size: that would take as long again.
+            if not any(word in error.message for word in _NO_RANGE) or self.size(key) > start:
                 raise
             data = memoryview(b"")
         if len(data) != size:
@@ -185,7 +190,13 @@ class ObstoreStore:
                 raise source.error from None
             reason = _reason(error)
             what = f"{doing} {key} in the object store {self._url} failed: {reason}"
-            if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError)):
+            if any(word in reason for word in _CLOCK):
+                raise ObjectStoreRefused(
+                    f"{what}; the clocks of this node and of the store differ too much: set this node's by NTP"
+                ) from error
+            if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError)) or any(
+                word in reason for word in _REFUSED
+            ):
                 raise ObjectStoreRefused(
                     f"{what}; give this process credentials that may read, write, list and delete there"
                 ) from error
