@@ -5,8 +5,8 @@ Not here: what a topic sets (storage/log_config.py), opening the store (tidelog/
 
 from __future__ import annotations
 
-from tidelog.settings import number, setting, size, text
-from tidelog.types import INT32_MAX, INT64_MAX
+from tidelog.settings import millis, number, setting, size, text
+from tidelog.types import INT32_MAX, INT64_MAX, Millis
 from tidelog.values import dataclass
 
 
@@ -21,6 +21,9 @@ class TieringConfig:
     """the node copies no more than this to the object store, in bytes a second (Kafka: no limit)"""
     cache_bytes: int = setting("remote.log.cache.max.bytes", 64 << 20, size(1 << 20, 1 << 40))
     """memory for what was read from the object store, in addition to `memory.max.bytes`"""
+    fetch_wait_ms: Millis = setting("remote.fetch.max.wait.ms", 500, millis(1, INT32_MAX))
+    """a fetch waits no longer for the object store: then it is answered without records of the remote tier, and the
+    next one finds what was read meanwhile"""
     partitions: int = setting("remote.log.metadata.topic.num.partitions", 50, number(1, 10_000))
     """partitions of `__remote_log_metadata` when it is created; the number cannot be changed afterwards"""
     replication_factor: int = setting("remote.log.metadata.topic.replication.factor", -1, number(1, 32_767, also=-1))

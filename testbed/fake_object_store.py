@@ -65,6 +65,10 @@ class FakeObjectStore:
         """The next calls of `operation` raise this error and do nothing."""
         self._plans.append(_Plan(operation, error, times, after=False))
 
+    def recover(self) -> None:
+        """Forget the planned faults."""
+        self._plans.clear()
+
     def answer_late(self, operation: str, *, times: int = 1) -> None:
         """The next calls of `operation` are carried out, and their answer is lost."""
         self._plans.append(

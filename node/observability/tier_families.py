@@ -29,6 +29,12 @@ TIER: Final = MetricTable[TierFigures](
         "rises: the log names partition, cause and next step (tiering.md, Stores); local segments stay meanwhile",
     ),
     Metric(
+        "tidelog_remote_read_errors_total",
+        "Reads of remote segments that failed",
+        lambda t: t.read_errors,
+        "rises: the log names object, cause and next step (tiering.md, Stores); reads of what is on the nodes go on",
+    ),
+    Metric(
         "tidelog_remote_failing_partitions",
         "Partitions whose last attempt failed; each is tried again, at the latest after a minute",
         lambda t: t.failing,

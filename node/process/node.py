@@ -36,6 +36,7 @@ from node.replicas.remote_reads import RemoteReads
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.replicas.replica_meters import ReplicaMeters
+from node.replicas.store_reads import STORE_READS_AT_ONCE
 from node.requests.context import RequestContext
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
@@ -169,7 +170,7 @@ class Node:
         self.replicas: ReplicaManager | None = None
         """The replicas of partitions; None while their logs are recovered."""
         self._coordinators: NodeCoordinators | None = None
-        self._cache: RemoteCache | None = None
+        self._remote_reads: RemoteReads | None = None
         self._fetch_sessions = SessionCache(config.fetch_sessions_max, rng)
         self._stop = asyncio.Event()
         self._is_ready = False
@@ -240,7 +241,9 @@ class Node:
             member_streams=None if coordinators is None else len(coordinators.streams),
             fetch_sessions=self._fetch_sessions,
             transactions=None if coordinators is None else coordinators.transactions.figures(),
-            tier=None if coordinators is None or coordinators.tier is None else coordinators.tier.figures(self._cache),
+            tier=None
+            if coordinators is None or coordinators.tier is None
+            else coordinators.tier.figures(self._remote_reads),
             groups=groups,
             quotas=self._quotas,
             sasl=self.sasl,
@@ -396,10 +399,10 @@ class Node:
             self._config.log_config,
             listener=self._config.inter_listener,
         )
-        remote_reads = None
+        tiering = self._config.tiering
         if store is not None:
-            self._cache = RemoteCache(self._config.tiering.cache_bytes)
-            remote_reads = RemoteReads(store.store, self._cache, self._executors("remote read", READS_AT_ONCE))
+            reader, cache = self._executors("remote read", STORE_READS_AT_ONCE), RemoteCache(tiering.cache_bytes)
+            self._remote_reads = RemoteReads(store.store, cache, reader, tiering.fetch_wait_ms)
         replicas = self.replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,
@@ -411,7 +414,7 @@ class Node:
             config=config,
             call_soon=asyncio.get_running_loop().call_soon,
             meters=ReplicaMeters(self._now_ns),
-            remote_reads=remote_reads,
+            remote_reads=self._remote_reads,
         )
         metadata.serve_moves(replicas)
         producer_ids = ProducerIds(metadata.allocate_producer_ids)

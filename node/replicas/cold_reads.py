@@ -12,29 +12,55 @@ from __future__ import annotations
 from typing import Final
 
 from node.replicas.fetch_state import READING, READY, FetchCause
-from node.replicas.remote_reads import RemoteTicket
+from node.replicas.remote_reads import RemoteReads, RemoteTicket
 from node.replicas.waiting_fetch import DiskResult, WaitingFetch
 from storage.files.disk_executor import Executor
 from storage.log.cold_read import ReadTicket
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.errors import TidelogError
+from tidelog.types import Millis
 
 TRIES_MAX: Final = 8
 """Reads for one fetch: for records, then for the transaction indexes of segments. After these it reads on the loop."""
 
 
-def wait_for_disk(fetch: WaitingFetch, reader: Executor, ticket: ReadTicket | RemoteTicket) -> None:
-    """Read from the disk or the store what a fetch that is being tried needs. It is tried again after that. reader: of
-    the one or the other."""
+def wait_for_disk(fetch: WaitingFetch, reader: Executor, ticket: ReadTicket) -> None:
+    """Read from the disk what a fetch that is being tried needs. It is tried again after that."""
+    if _has_place(fetch, ticket):
+        result = DiskResult(ticket, fetch.outbox.charge(fetch.max_bytes))
+        reader.submit(ticket.run, lambda failure: _done(fetch, result, failure))
+
+
+def wait_for_store(fetch: WaitingFetch, remote: RemoteReads, ticket: RemoteTicket, now: Millis) -> None:
+    """As `wait_for_disk`, for the object store: the fetch need not wait for it for longer than `remote.wait_ms`."""
+    fetch.store_until = Millis(now + remote.wait_ms)
+    if not _has_place(fetch, ticket):
+        return
+    begun: list[DiskResult] = []
+
+    def done(failure: BaseException | None) -> None:
+        _done(fetch, begun[0] if begun else DiskResult(ticket, fetch.outbox.charge(0)), failure)
+
+    remote.reads.submit(
+        ticket,
+        done,
+        is_wanted=lambda: fetch.state is READING,
+        # Memory only for the few that are at the store: those that wait for one that is down would use up the budget of
+        # all others.
+        begun=lambda: begun.append(DiskResult(ticket, fetch.outbox.charge(fetch.max_bytes))),
+    )
+
+
+def _has_place(fetch: WaitingFetch, ticket: ReadTicket | RemoteTicket) -> bool:
+    """Begin a read of the fetch, or let it wait for a place of its stream."""
     if fetch.state is READY and fetch.outbox.is_full:
         ticket.release()
         fetch.outbox.move(fetch, FetchCause.NO_PLACE)
-        return
-    result = DiskResult(ticket, fetch.outbox.charge(fetch.max_bytes))
+        return False
     fetch.cold_tries += 1
     fetch.outbox.move(fetch, FetchCause.READ_BEGUN)
-    reader.submit(ticket.run, lambda failure: _done(fetch, result, failure))
+    return True
 
 
 def _done(fetch: WaitingFetch, result: DiskResult, failure: BaseException | None) -> None:
@@ -49,5 +75,5 @@ def _done(fetch: WaitingFetch, result: DiskResult, failure: BaseException | None
     if is_open:
         fetch.cold_tries = TRIES_MAX + 1
         fetch.outbox.move(fetch, FetchCause.READ_FAILED)
-    else:
+    elif fetch.store_until is None:
         fetch.outbox.read_abandoned()

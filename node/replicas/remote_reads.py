@@ -4,19 +4,22 @@
 
 Invariants:
   1. The store is called on an executor, never on the loop. Its errors answer the fetch: nothing repeats the read on the
-     loop.
+     loop. The fetch is answered without records if the store takes longer than `remote.fetch.max.wait.ms`; what is read
+     then is in the cache for the next fetch.
   2. For decided records, the aborted transactions of both tiers are listed: a segment tells those that end in it, and
      its producer snapshot which transactions go on behind it.
 Not here: which segments a replica believes (replication/coordination/tiering/remote_log.py), the readers' positions and
-roles (replica.py), waiting (cold_reads.py).
+roles (replica.py), waiting (cold_reads.py), which of them are at the store (store_reads.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from node.runtime.work import run_in
+from node.replicas.store_reads import StoreReads
 from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.remote_log import RemoteLog
 from storage.files.disk_executor import Executor
@@ -36,6 +39,8 @@ from tidelog.tiering.remote_segment import RemoteSegment
 from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteRecord, RemoteSegmentReader
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Millis, Offset
+
+T = TypeVar("T")
 
 
 class RemoteTicket:
@@ -57,6 +62,11 @@ class RemoteTicket:
         """That failed: it is repeated on the loop, where errors of the disk are handled."""
         self._reader, self._max_bytes, self._up_to = reader, max_bytes, up_to
         self._only_decided = only_decided
+
+    @property
+    def object_key(self) -> str:
+        """The key of the object that the next run reads."""
+        return self._reader.key
 
     def go_on(self, reader: RemoteSegmentReader) -> None:
         """The next run looks for transactions in this segment."""
@@ -102,11 +112,28 @@ class RemoteRange(NamedTuple):
     """Empty without a remote tier."""
 
 
-class RemoteReads:
-    """The store of a node, with what was read from it. `executor`: where its calls run."""
+class _Call(Generic[T]):
+    """What a caller reads from one object, with its result."""
 
-    def __init__(self, store: ObjectStore, cache: RemoteCache, executor: Executor) -> None:
-        self._store, self.cache, self.executor = store, cache, executor
+    def __init__(self, object_key: str, work: Callable[[], T]) -> None:
+        self.object_key, self._work = object_key, work
+        self.error: TidelogError | None = None
+        self.results: list[T] = []
+
+    def run(self) -> None:
+        try:
+            self.results.append(self._work())
+        except TidelogError as error:
+            self.error = error
+
+
+class RemoteReads:
+    """The store of a node, with what was read from it."""
+
+    def __init__(self, store: ObjectStore, cache: RemoteCache, executor: Executor, wait_ms: Millis) -> None:
+        """executor: where the store is called. wait_ms: how long a fetch waits for it."""
+        self._store, self.cache, self.wait_ms = store, cache, wait_ms
+        self.reads = StoreReads(executor, cache)
 
     @property
     def url(self) -> str:
@@ -152,12 +179,31 @@ class RemoteReads:
         start, after = log.log_start_offset, None
         # The segments may change while one is read: the next one is looked for behind its place.
         while (segment := remote.first_since(Millis(timestamp), after)) is not None and segment.start_offset < up_to:
-            find = partial(self.reader(log, segment).find_timestamp, timestamp, start, up_to)
-            found = await run_in(self.executor, find)
+            reader = self.reader(log, segment)
+            found = await self.call(reader, partial(reader.find_timestamp, timestamp, start, up_to))
             if found is not None:
                 return found
             after = SegmentPlace(segment.start_offset, segment.segment_id)
         return None
+
+    async def call(self, reader: RemoteSegmentReader, work: Callable[[], T]) -> T:
+        """Call a method of this reader when it has its turn at the store. Raises as the method does."""
+        call = _Call(reader.key, work)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(defect: BaseException | None) -> None:
+            if ended.done():
+                return
+            if defect is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(defect)
+
+        self.reads.submit(call, end, is_wanted=lambda: not ended.done())
+        await ended
+        if call.error is not None:
+            raise call.error
+        return call.results[0]
 
     def _decide(self, log: Log, remote: RemoteLog, ticket: RemoteTicket, at: Offset) -> bool:
         """Look for the ends of transactions from `at` on. Returns False if the ticket must run again."""

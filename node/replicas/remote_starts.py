@@ -18,7 +18,6 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from node.replicas.remote_reads import RemoteReads
-from node.runtime.work import run_in
 from replication.coordination.remote_log_requests import RemoteSegmentsPage, SegmentPlace
 from replication.coordination.tiering.remote_log import believed
 from replication.partition.follower_events import RestartBehindRemote
@@ -80,7 +79,7 @@ class RemoteStarts:
             try:
                 segment = await self._segment(search, pages)
                 reader = self._reads.reader(search.log, segment)
-                result = await run_in(self._reads.executor, partial(_read, reader, search.wanted.log_start))
+                result = await self._reads.call(reader, partial(_read, reader, search.wanted.log_start))
                 self.found += 1
             except TidelogError as error:
                 result = error

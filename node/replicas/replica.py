@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node.api.fetch import DurablePosition, PartitionFetch
-from node.replicas.cold_reads import TRIES_MAX, wait_for_disk
+from node.replicas.cold_reads import TRIES_MAX, wait_for_disk, wait_for_store
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
@@ -40,9 +40,7 @@ from replication.coordination.tiering.remote_log import RemoteLog
 from replication.partition.leader_events import ReplicaView
 from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
 from storage.directory.log_directory import LogDirectory
-from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
-from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
@@ -425,9 +423,8 @@ class Replica:
         try:
             read = LogRead(b"", offset, ())
             if offset < up_to and fetch.max_bytes:
-                found, reader = self._try_read(fetch)
-                if not isinstance(found, LogRead):
-                    wait_for_disk(fetch, reader, found)
+                found = self._try_read(fetch, now)
+                if found is None:
                     self._wait(fetch)
                     return None
                 read = found
@@ -443,20 +440,28 @@ class Replica:
         held_from = Offset(0) if follower is None or leader is None else leader.note_sent(follower.node_id)
         return read_answer(fetch, log, self.leader_epoch, read, held_from=held_from)
 
-    def _try_read(self, fetch: WaitingFetch) -> tuple[LogRead | ReadTicket | RemoteTicket, Executor]:
-        """The records of a fetch, or what has to be read before, and on which executor. Raises as `Log.try_fetch` and
+    def _try_read(self, fetch: WaitingFetch, now: Millis) -> LogRead | None:
+        """The records of a fetch; None if it waits for a disk or the object store. Raises as `Log.try_fetch` and
         `RemoteReads.try_read` do."""
-        log, offset, reads = self.log, fetch.next_offset, self._services.remote_reads
+        log, offset, remote = self.log, fetch.next_offset, self._services.remote_reads
         ready = None if fetch.result is None else fetch.result.ticket
         if offset >= log.local_log_start_offset:
             local = None if isinstance(ready, RemoteTicket) else ready
             wait = fetch.cold_tries > TRIES_MAX
             found = log.try_fetch(offset, fetch.max_bytes, fetch.isolation, local, wait=wait)
-            return found, log.directory.reader
-        if reads is None or self.remote is None:
+            if isinstance(found, LogRead):
+                return found
+            fetch.store_until = None
+            wait_for_disk(fetch, log.directory.reader, found)
+            return None
+        if remote is None or self.remote is None:
             raise self._tier_unknown(offset)
         ticket = ready if isinstance(ready, RemoteTicket) else None
-        return reads.try_read(log, self.remote, offset, fetch.max_bytes, fetch.isolation, ticket), reads.executor
+        in_store = remote.try_read(log, self.remote, offset, fetch.max_bytes, fetch.isolation, ticket)
+        if isinstance(in_store, LogRead):
+            return in_store
+        wait_for_store(fetch, remote, in_store, now)
+        return None
 
     def _tier_unknown(self, offset: Offset) -> OffsetNotAvailable:
         has_none = self._services.remote_reads is None

@@ -5,7 +5,8 @@ Invariants:
   2. Fetches are tried in the order in which they became ready, but for those that are put before the others, and get
      disk places in the order in which they queued.
   3. At most `AT_ONCE` reads of a stream are called, in progress or unsent, since their results occupy memory. If a
-     fetch ends while the disk reads it, its read keeps its place until the disk has answered.
+     fetch ends while the disk reads it, its read keeps its place until the disk has answered. A read of the object
+     store does not: a store that is down would take all places.
 
 Not here: the states (fetch_state.py), what can be read (replica.py), reads from disk (cold_reads.py), messages
 (node/requests/fetch_session.py).
@@ -98,6 +99,8 @@ class WaitingFetch:
     state: FetchState = WAITING
     cold_tries: int = 0
     """The number of disk reads for this fetch."""
+    store_until: Millis | None = None
+    """Its last read was of the object store, and is waited for until then; None: of a disk, or there was none."""
     result: DiskResult | None = None
     """In state READ."""
     available: int = 0
@@ -224,7 +227,7 @@ class FetchOutbox:
             fetch.result = None
         self._called += (after is CALLED) - (before is CALLED)
         self.reads += (after in _AT_DISK) - (before in _AT_DISK)
-        if before is READING and after is ENDED:
+        if before is READING and after is ENDED and fetch.store_until is None:
             self.reads += 1
         assert 0 <= self._called <= AT_ONCE - self.reads <= AT_ONCE, f"{self._called} called, {self.reads} reads"
         self._call_next()

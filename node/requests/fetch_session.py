@@ -21,12 +21,12 @@ from typing import Final
 
 from node.api.fetch import FetchingReplica, FetchRequest, PartitionFetch
 from node.api.table import DATA_FETCH
-from node.replicas.fetch_state import READ, SHORT, FetchCause
+from node.replicas.fetch_state import READ, READING, SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
-from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch
+from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch, read_answer
 from node.requests.context import RequestContext
 from node.requests.permitted import ensure_permitted, locate_permitted
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
@@ -34,6 +34,7 @@ from node.runtime.memory_budget import Kind, Share
 from node.runtime.request_meter import MeteredRequest
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
+from storage.log.log_read import LogRead
 from tidelog.clock import Clock
 from tidelog.errors import (
     InvalidRequest,
@@ -86,6 +87,8 @@ class FetchSession:
         self._open: dict[tuple[TopicReference, int], tuple[WaitingFetch, Replica]] = {}
         self._wake = asyncio.Event()
         self.outbox = FetchOutbox(self._wake.set, self._charge, self._refuse)
+        self._at_store: dict[WaitingFetch, Millis] = {}
+        """Fetches of consumers that wait for the object store, and until when; the first one has waited the longest."""
         self._deadline: Millis | None = None
         """No open fetch of a consumer has an earlier deadline."""
         self._last_sent = Millis(0)
@@ -341,6 +344,9 @@ class FetchSession:
         if answer is None:
             if fetch.state is SHORT:
                 self._manager.ticker.soon()
+            elif fetch.state is READING and fetch.store_until is not None and fetch.follower is None:
+                self._at_store[fetch] = fetch.store_until
+                self._manager.ticker.by(fetch.store_until)
             return 0
         self._forget(fetch)
         answers.append(answer)
@@ -399,11 +405,28 @@ class FetchSession:
                 close()
         if self._deadline is not None and now >= self._deadline:
             self._answer_overdue(now)
+        self._give_up_store(now)
         if self._sign_of_life_ms and self._open and now - self._last_sent >= self._sign_of_life_ms:
             self.sign_of_life_due = True
             self._wake.set()
         while self.outbox.short:
             self.outbox.move(next(iter(self.outbox.short)), FetchCause.TICK)
+
+    def _give_up_store(self, now: Millis) -> None:
+        """End the wait of the fetches for which the object store has taken too long. What it still reads for them is in
+        the cache of the next fetch."""
+        while self._at_store:
+            fetch, until = next(iter(self._at_store.items()))
+            if fetch.state is READING and now < until:
+                break
+            del self._at_store[fetch]
+            if fetch.state is READING:
+                self._answer_without_store(fetch)
+                self._wake.set()
+
+    def _answer_without_store(self, fetch: WaitingFetch) -> None:
+        replica = self._end(fetch)
+        self.outbox.add(read_answer(fetch, replica.log, replica.leader_epoch, LogRead(b"", fetch.next_offset, ())))
 
     def _answer_overdue(self, now: Millis) -> None:
         """Answer each consumer's fetch whose deadline has passed, and look for the next deadline."""
@@ -426,6 +449,7 @@ class FetchSession:
         if self.outbox.short:
             return now
         due_times = [] if self._deadline is None or not self._open else [self._deadline]
+        due_times += list(self._at_store.values())[:1]
         if self._sending is not None:
             due_times.append(Millis(self._sending[0] + SLOW_READER_MS))
         if self._sign_of_life_ms and self._open:

@@ -247,10 +247,18 @@ class LastingFetches(FetchSession):
         if self._ends_at is not None and now >= self._ends_at:
             self._ends_at, self.is_overdue = None, True
             self._wake.set()
+        self._give_up_store(now)
+
+    def _answer_without_store(self, fetch: WaitingFetch) -> None:
+        self._end(fetch)  # the next request opens it again
 
     def due(self, now: Millis) -> Millis | None:
         """As FetchSession's."""
-        return now if self.outbox.short else self._ends_at
+        if self.outbox.short:
+            return now
+        return min(
+            (*(() if self._ends_at is None else (self._ends_at,)), *list(self._at_store.values())[:1]), default=None
+        )
 
     async def wait_turn(self, turn: int) -> None:
         """Return when there may be answers to collect, or the request is overdue. Raises as `ensure_turn`."""

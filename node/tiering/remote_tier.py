@@ -19,6 +19,7 @@ from typing import Final
 from uuid import UUID
 
 from node.coordinators.object_remover import StoreCalls
+from node.replicas.remote_reads import RemoteReads
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.tiering.orphan_sweep import OrphanSweep
@@ -38,7 +39,6 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicId,
 )
-from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.types import Buffer, Millis, PartitionKey
 from tidelog.values import dataclass
 
@@ -78,6 +78,7 @@ class TierFigures:
     """Partitions whose last step has failed."""
     missing: int
     """Offsets of led partitions that neither a node nor the tier has."""
+    read_errors: int = 0
     cached_bytes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
@@ -145,8 +146,8 @@ class RemoteTier:
             finally:
                 self._stopping = True
 
-    def figures(self, cache: RemoteCache | None) -> TierFigures:
-        """The present state, with that of the cache of reads."""
+    def figures(self, reads: RemoteReads | None) -> TierFigures:
+        """The present state, with that of the reads."""
         waiting = [each for entry in self._entries.values() for each in entry.partition.waiting()]
         failing = sum(entry.pause_ms > 0 for entry in self._entries.values())
         size = sum(each.segment.size for each in waiting)
@@ -162,14 +163,15 @@ class RemoteTier:
         )
         if (starts := self._replicas.remote_starts) is not None:
             found = replace(found, starts=starts.found, start_errors=starts.failed)
-        if cache is None:
+        if reads is None:
             return found
         return replace(
             found,
-            cached_bytes=cache.size,
-            cache_hits=cache.hits,
-            cache_misses=cache.misses,
-            read_bytes=cache.missed_bytes,
+            read_errors=reads.reads.errors,
+            cached_bytes=reads.cache.size,
+            cache_hits=reads.cache.hits,
+            cache_misses=reads.cache.misses,
+            read_bytes=reads.cache.missed_bytes,
         )
 
     async def _work(self, *, copies: bool) -> None:

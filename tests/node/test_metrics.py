@@ -154,7 +154,7 @@ SOURCES = MetricSources(
     member_streams=7,
     fetch_sessions=SessionCache(1, random.Random(1)),
     transactions=TransactionFigures(5, 2, 4_500, 1),
-    tier=TierFigures(CopyMeter(3, 3_000, 1), 2, 2_000, 1, 5, 512, 9, 4, 700, 5, 2, 6, 3, 8),
+    tier=TierFigures(CopyMeter(3, 3_000, 1), 2, 2_000, 1, 5, 1, 512, 9, 4, 700, 5, 2, 6, 3, 8),
     groups=GROUPS,
 )
 

@@ -8,9 +8,10 @@ from node.coordinator_settings import CoordinatorSettings, GroupSettings, Transa
 from node.replicas.replica import Replica
 from node.tiering_settings import TieringConfig
 from storage.directory.maintenance_config import MaintenanceConfig
-from testbed.fake_object_store import FakeObjectStore
 from tests.node.real_nodes import RealNodes
 from tidelog import Consumer, Producer
+from tidelog.tiering.object_store import ObjectStore
+from tidelog.types import Millis
 
 TOPIC = "orders"
 TIERED = {
@@ -23,9 +24,9 @@ RECORDS = 60
 """Two of them fill a segment."""
 
 
-def of_store(store: FakeObjectStore) -> Callable[[RealNodes], None]:
+def of_store(store: ObjectStore, *, fetch_wait_ms: int = 500) -> Callable[[RealNodes], None]:
     def prepare(nodes: RealNodes) -> None:
-        nodes.tiering = TieringConfig(url=store.url, partitions=1, min_isr=1)
+        nodes.tiering = TieringConfig(url=store.url, partitions=1, min_isr=1, fetch_wait_ms=Millis(fetch_wait_ms))
         nodes.maintenance = MaintenanceConfig(retention_check_ms=200)
         nodes.open_store = lambda _url: store
 
@@ -39,38 +40,47 @@ def bootstrap(nodes: RealNodes) -> str:
     return ",".join(map(str, nodes.addresses))
 
 
-def replicas(nodes: RealNodes) -> list[Replica]:
-    found = [each.node.replicas.registry.find(TOPIC, 0) for each in nodes.nodes.values() if each.node.replicas]
+def replicas(nodes: RealNodes, topic: str = TOPIC, partition: int = 0) -> list[Replica]:
+    managers = [each.node.replicas for each in nodes.nodes.values()]
+    found = [each.registry.find(topic, partition) for each in managers if each is not None]
     return [each for each in found if each is not None]
 
 
-def leader(nodes: RealNodes) -> Replica:
-    return next(each for each in replicas(nodes) if each.leader is not None)
+def leader(nodes: RealNodes, topic: str = TOPIC, partition: int = 0) -> Replica:
+    return next(each for each in replicas(nodes, topic, partition) if each.leader is not None)
 
 
-async def produce(nodes: RealNodes, first: int, count: int) -> None:
+async def produce(nodes: RealNodes, first: int, count: int, topic: str = TOPIC, partition: int = 0) -> None:
     async with Producer(bootstrap(nodes), linger_ms=0) as producer:
         for number in range(first, first + count):
-            await producer.send(TOPIC, f"{number}".encode() + b"." * 900, partition=0)
+            await producer.send(topic, f"{number}".encode() + b"." * 900, partition=partition)
 
 
-async def consumed(nodes: RealNodes, count: int, **options: object) -> list[int]:
+async def consumed(
+    nodes: RealNodes, count: int, topic: str = TOPIC, partition: int = 0, **options: object
+) -> list[int]:
     """The numbers of the first records, from the start of the log."""
     found: list[int] = []
     async with Consumer(bootstrap(nodes), **options) as consumer:  # type: ignore[arg-type]
-        consumer.assign([(TOPIC, 0)])
+        consumer.assign([(topic, partition)])
         await consumer.seek_to_beginning()
-        while len(found) < count:
-            for record in await consumer.poll():
-                assert record.value is not None
-                found.append(int(record.value.partition(b".")[0]))
+        await consume_more(consumer, found, count)
     return found
 
 
-def all_left(nodes: RealNodes, end: int) -> Callable[[], bool]:
+async def consume_more(consumer: Consumer, numbers: list[int], count: int) -> None:
+    """Poll until there are so many numbers of records."""
+    while len(numbers) < count:
+        for record in await consumer.poll():
+            assert record.value is not None
+            numbers.append(int(record.value.partition(b".")[0]))
+
+
+def all_left(nodes: RealNodes, end: int, topic: str = TOPIC, partition: int = 0) -> Callable[[], bool]:
     """True once every replica has only what is not copied: less than two closed segments."""
 
     def have_left() -> bool:
-        return all(end - each.log.local_log_start_offset <= 4 for each in replicas(nodes)) and bool(replicas(nodes))
+        found = replicas(nodes, topic, partition)
+        return all(end - each.log.local_log_start_offset <= 4 for each in found) and bool(found)
 
     return have_left

@@ -25,7 +25,7 @@ from tidelog.records.producer_snapshot import encode_snapshot
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_errors import RemoteObjectDamaged, RemoteObjectMissing
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
-from tidelog.types import EpochStart, LeaderEpoch, Offset, PartitionKey
+from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset, PartitionKey
 
 
 class Tier:
@@ -50,7 +50,7 @@ class Tier:
 
     async def start_at(self, local_start: int, log_start: int = 0) -> RemoteStart:
         """Raises the error of the search."""
-        starts = RemoteStarts(RemoteReads(self.store, RemoteCache(1 << 20), InlineExecutor()))
+        starts = RemoteStarts(RemoteReads(self.store, RemoteCache(1 << 20), InlineExecutor(), Millis(500)))
         found: asyncio.Future[RemoteStart | TidelogError] = asyncio.get_running_loop().create_future()
         wanted = RestartBehindRemote(Offset(local_start), Offset(log_start), self.log.epochs.entries)
         starts.find(self.log, wanted, found.set_result)

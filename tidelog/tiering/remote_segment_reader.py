@@ -70,7 +70,7 @@ class RemoteSegmentReader:
     def __init__(self, store: ObjectStore, cache: RemoteCache, key: str, segment: RemoteSegment) -> None:
         """key: of the object. segment: with its sections. Raises RemoteObjectDamaged if these cannot be right."""
         self.segment = segment
-        self._store, self._cache, self._key = store, cache, key
+        self._store, self._cache, self.key = store, cache, key
         self._name = f"the object {key} in {store.url}"
         self._cache_key = f"{store.url}/{key}"
         problem = sections_problem(segment.sections, segment.log_size)
@@ -159,7 +159,7 @@ class RemoteSegmentReader:
         return data
 
     def _verified(self, section: ObjectSection) -> bytes:
-        data = bytes(self._store.get_range(self._key, section.start, section.size))
+        data = bytes(self._store.get_range(self.key, section.start, section.size))
         ensure_crc(self._name, section, crc32c(data))
         return data
 
@@ -253,7 +253,7 @@ class RemoteSegmentReader:
         start = first * CHECKSUM_RANGE_BYTES
         size = min(until * CHECKSUM_RANGE_BYTES, self.segment.log_size) - start
         checksums = self._checksums()
-        data = memoryview(self._store.get_range(self._key, self._log_start + start, size))
+        data = memoryview(self._store.get_range(self.key, self._log_start + start, size))
         read = {}
         for index in range(first, until):
             at = (index - first) * CHECKSUM_RANGE_BYTES

@@ -27,6 +27,7 @@ from tidelog.errors import (
     UnknownTopicId,
     all_errors,
 )
+from tidelog.tiering.remote_errors import ObjectStoreFull, ObjectStoreUnavailable
 
 NONE: Final = 0
 
@@ -38,6 +39,9 @@ _BY_RETRY: Final = {
 _LIKE: Final[Mapping[type[TidelogError], int]] = {
     DiskFull: KafkaStorageError.code,
     CorruptLog: KafkaStorageError.code,
+    # Java's consumer fetches again after it; REQUEST_TIMED_OUT ends its `poll` with an IllegalStateException.
+    ObjectStoreUnavailable: KafkaStorageError.code,
+    ObjectStoreFull: KafkaStorageError.code,
     # Brokers of Kafka forget the ids of deleted topics. By the other number franz-go would retry without an end.
     InconsistentTopicId: UnknownTopicId.code,
 }

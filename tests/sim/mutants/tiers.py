@@ -111,10 +111,10 @@ def local_starts_are_not_durable(patch: Patch) -> None:
 def reads_end_at_the_local_log(patch: Patch) -> None:
     """What is in the tier only is told as deleted."""
 
-    def try_read(self: Any, fetch: Any) -> Any:
+    def try_read(self: Any, fetch: Any, now: Any) -> Any:
         if self.log.log_start_offset <= fetch.next_offset < self.log.local_log_start_offset:
             raise OffsetOutOfRange(f"{self} begins at {self.log.local_log_start_offset}")
-        return read(self, fetch)
+        return read(self, fetch, now)
 
     read = Replica._try_read
     patch.setattr(Replica, "_try_read", try_read)
