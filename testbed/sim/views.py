@@ -289,7 +289,7 @@ def scrub(node: Node, key: PartitionKey) -> None:
         closed = node._maintenance.maintenance.scrubs[part.directory]
         closed._checked.clear()
         closed._search_at = closed._ticked
-    offset = log.log_start_offset
+    offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         damage = damage_at(log, offset, READ_BYTES)
         if damage is not None:

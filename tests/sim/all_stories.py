@@ -34,6 +34,7 @@ from tests.sim import (
     slow_stories,
     slow_truncation_stories,
     stories,
+    tier_retention_stories,
     tier_stories,
     transaction_stories,
     unclean_reader_stories,
@@ -76,4 +77,5 @@ STORIES = [
     *cordon_stories.ALL,
     *move_queue_stories.ALL,
     *tier_stories.ALL,
+    *tier_retention_stories.ALL,
 ]

@@ -50,6 +50,7 @@ from tests.sim.mutants import (
     queues,
     quorum,
     readers,
+    tier_retention,
     tiers,
     transactions,
 )
@@ -688,6 +689,7 @@ MUTANTS: Final = (
     *cordons.MUTANTS,
     *queues.MUTANTS,
     *tiers.MUTANTS,
+    *tier_retention.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

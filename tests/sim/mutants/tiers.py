@@ -173,10 +173,15 @@ MUTANTS: Final = (
         a_copy_that_replaced_another_is_passed_over,
         "found",
         stories.leader_dies_during_an_upload,
-        "what is below 8 leaves the nodes",
+        "what is below 7 leaves the nodes",
     ),
     Mutant(segments_leave_before_they_are_copied, LOCAL, stories.store_is_away, "no remote segment has offset"),
-    Mutant(local_starts_are_not_durable, LOCAL, stories.local_start_outlives_a_power_loss, "all have their logs"),
+    Mutant(
+        local_starts_are_not_durable,
+        LOCAL,
+        stories.local_start_outlives_a_power_loss,
+        "all have their logs|damaged or fetched again",
+    ),
     Mutant(reads_end_at_the_local_log, READS, stories.segments_leave_once_they_are_copied, "is read"),
     Mutant(the_store_is_called_on_the_loop, READS, stories.segments_leave_once_they_are_copied, "on the event loop"),
     Mutant(
