@@ -84,11 +84,26 @@ def test_any_bytes_are_a_value_or_have_a_reason(value: bytes) -> None:
             '{"type": "record", "name": "A", "fields": [{"name": "a", "type": ["null", "A"]}]}',
             "record A contains itself",
         ),
+        ('{"type": "record", "name": "A", "fields": [{"name": "a", "type": "null"}]}', "always null has no type"),
     ],
 )
 def test_an_avro_schema_that_no_table_has_is_refused(schema: str, said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         AvroReader(schema)
+
+
+def test_an_avro_schema_names_its_types_by_all_rules_of_namespaces() -> None:
+    """A type without a namespace has that of the record around it, a name with dots has its own, and either may be
+    used by its full name."""
+    line = {"type": "record", "name": "Line", "fields": [{"name": "id", "type": "int"}]}
+    state = {"type": "enum", "name": "other.State", "symbols": ["NEW"]}
+    mine = {"type": "record", "name": "other.Mine", "fields": [{"name": "state", "type": "State"}]}
+    kinds = {"first": line, "second": "shop.Line", "third": ["null", "Line"], "state": state, "mine": mine}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = {"type": "record", "name": "Order", "namespace": "shop", "fields": fields}
+    assert AvroReader(json.dumps(schema)).schema.simpleString() == (
+        "struct<first:struct<id:int>,second:struct<id:int>,third:struct<id:int>,state:string,mine:struct<state:string>>"
+    )
 
 
 # --- Protobuf ---------------------------------------------------------------------------------------------------------
@@ -146,6 +161,31 @@ def test_what_a_message_has_more_is_kept() -> None:
     assert protobuf().fit(message(state=7)).reason == (
         "it is no message of the schema: state has 7, which its enum does not name"
     )
+
+
+def test_an_extension_of_a_message_is_kept() -> None:
+    """Of proto2, in the same descriptor set: its field is known, and has no column."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto2")
+    inner = file.message_type.add(name="Inner")
+    inner.field.add(name="id", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    inner.extension_range.add(start=100, end=200)
+    order = file.message_type.add(name="Order")
+    order.field.add(name="all", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".shop.Inner")
+    file.extension.add(
+        name="note", number=100, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL, extendee=".shop.Inner"
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    value, descriptor = made(all=[{"id": 1}, {"id": 2}]), pool.FindExtensionByName("shop.note")
+    reader = ProtobufReader(
+        protobuf_schema(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "shop.Order")
+    )
+    assert reader.fit(value.SerializeToString()) == ({"all": [{"id": 1}, {"id": 2}]}, None)
+    value.all[1].Extensions[descriptor] = "kept"
+    fields, reason = reader.fit(value.SerializeToString())
+    assert fields == {"all": [{"id": 1}, {"id": 2}]} and reason == "the schema does not name all its fields"
 
 
 def test_a_message_that_is_not_there_is_named() -> None:

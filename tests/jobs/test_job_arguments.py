@@ -20,8 +20,9 @@ from tidelog import sync
 from tidelog.cli import main
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.clock import MachineClock
+from tidelog.errors import InvalidConfig
 from tidelog.jobs import archive, audit, job_session, profile, restore, topic_table
-from tidelog.jobs.archive import ArchiveProgress, _watch
+from tidelog.jobs.archive import ArchiveProgress, _watch, text_of_schema
 from tidelog.jobs.audit import PROGRESS_MS, AuditProgress, AuditReport, _report_lines
 from tidelog.jobs.hadoop_files import local_path
 from tidelog.jobs.job_arguments import interval, interval_ms, moment, whole_number
@@ -579,3 +580,10 @@ def test_a_single_replica_is_checked_and_has_nothing_to_be_compared_with() -> No
     assert line(0, replica(0)) == single
     assert "2 receipts were not checked" in _report_lines(AuditReport((), (), 2), with_receipts=True)[1]
     assert line(3, replica(0), replica(1)) == "orders-0: offsets 0..8, 3 batches compared on 2 of 2 replicas, well"
+
+
+def test_a_schema_may_be_longer_than_the_name_of_a_file() -> None:
+    columns = ", ".join(f"column{number} INT" for number in range(1_000))
+    assert text_of_schema(columns) == columns
+    with pytest.raises(InvalidConfig, match="there is no file"):
+        text_of_schema("a" * 5_000)

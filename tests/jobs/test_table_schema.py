@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -18,6 +19,7 @@ from tidelog.jobs.table_rows import JsonReader, fit_rows
 from tidelog.jobs.table_schema import (
     AddedField,
     WidenedField,
+    ensure_storable,
     iceberg_schema,
     iceberg_type,
     is_widening,
@@ -25,6 +27,7 @@ from tidelog.jobs.table_schema import (
     table_columns,
 )
 
+INT = types.IntegerType()
 WIDER: dict[str, types.DataType] = {"int": types.LongType(), "float": types.DoubleType()}
 SIMPLE = st.sampled_from(
     [
@@ -150,12 +153,37 @@ def normal(kind: Any) -> Any:
             struct(a=types.ArrayType(types.IntegerType())),
             "value.a is int, not list<int>",
         ),
+        (
+            struct(a=types.MapType(types.IntegerType(), types.IntegerType())),
+            struct(a=types.MapType(types.LongType(), types.LongType())),
+            "value.a.key is int, and does not become long",
+        ),
     ],
 )
 def test_each_other_change_is_refused_by_name(before: types.StructType, now: types.StructType, said: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         changes(before, now)
     assert said in refused.value.message and "name another table with --to" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (struct(id=INT, ID=INT), "value.id and value.ID"),
+        (struct(**{"a": struct(b=INT), "a.b": INT}), "value.a.b and value.a.b"),
+        (struct(a=types.ArrayType(struct(b=INT, B=INT))), "value.a.element.b and value.a.element.B"),
+        (struct(a=types.MapType(types.StringType(), struct())), "value.a.value has no fields"),
+        (struct(a=types.DecimalType(39, 2)), "value.a has 39 digits"),
+    ],
+)
+def test_what_readers_do_not_tell_apart_is_refused_before_there_is_a_table(value: types.StructType, said: str) -> None:
+    """A field cannot be taken out of a table again by the job, and Spark writes no file with either."""
+    with pytest.raises(InvalidConfig, match=re.escape(said)):
+        ensure_storable(table_columns(value))
+
+
+def test_fields_with_the_names_of_columns_or_of_what_is_around_them_are_no_conflict() -> None:
+    ensure_storable(table_columns(struct(**{"a": struct(a=struct(a=INT)), "offset": INT, "headers": INT, "a.c": INT})))
 
 
 def test_a_table_of_bytes_does_not_become_one_of_fields() -> None:

@@ -8,6 +8,7 @@ Not here: the rows and the manifest (archive_layout.py), which files are committ
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
@@ -261,7 +262,8 @@ def text_of_schema(schema: str) -> str:
         if path.is_file():
             return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InvalidConfig(f"--schema {schema}: the file cannot be read: {error}") from error
+        if not isinstance(error, OSError) or error.errno != errno.ENAMETOOLONG:  # a schema of many columns is no name
+            raise InvalidConfig(f"--schema {schema}: the file cannot be read: {error}") from error
     if not re.search(r"[\s:{]", schema):  # in a schema, something is between a column and its type
         raise InvalidConfig(
             f"--schema {schema}: there is no file {path.absolute()}; name one that is there, or write the schema as "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,9 +38,9 @@ class AvroReader:
                 "--value-format avro needs fastavro: pip install 'tidelog[schema-registry]', on executors as well"
             ) from error
         try:
-            document = json.loads(schema)
-            found = avro_struct(document, {}, ())
-            self._schema: Any = fastavro.parse_schema(_known_logical(document))
+            named: dict[str, Any] = {}
+            self._schema: Any = fastavro.parse_schema(_known_logical(json.loads(schema)), named_schemas=named)
+            found = avro_struct(self._schema, named)
         except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
             raise InvalidConfig(f"--schema is no Avro schema: {error}; give the JSON of a record") from error
         self.schema: StructType = found
@@ -75,11 +75,13 @@ _LOGICAL: Final = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
 """Logical types that a table has; of all others the type beneath is stored."""
+_NULL: Final = ("null", {"type": "null"})
 
 
-def avro_struct(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> StructType:
-    """A record as Spark's type. named: the definitions so far. inside: the records around it."""
-    found = avro_type(schema, named, inside)
+def avro_struct(schema: Any, named: Mapping[str, Any]) -> StructType:
+    """A record as Spark's type. schema: with the full name of each type, as fastavro has parsed it, in each definition
+    and wherever it is used. named: the definitions by these names."""
+    found = avro_type(schema, named, ())
     from pyspark.sql.types import StructType
 
     if not isinstance(found, StructType) or not found.fields:
@@ -87,30 +89,33 @@ def avro_struct(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> 
     return found
 
 
-def avro_type(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> DataType:
-    """An Avro type as Spark's. Raises InvalidConfig for a union of several types, and for a record in itself."""
+def avro_type(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> DataType:
+    """An Avro type as Spark's. inside: the records around it. Raises InvalidConfig for a union of several types, and
+    for a record in itself."""
     if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
+        others = [each for each in schema if each not in _NULL]
         if len(others) != 1:
             raise InvalidConfig(f"--schema: a table has no union of types: {json.dumps(schema)}; use one with null")
         return avro_type(others[0], named, inside)
+    if schema in _NULL:
+        raise InvalidConfig(
+            "--schema: a field that is always null has no type in a table: remove it, or give it a type"
+        )
     if isinstance(schema, str):
         if schema in inside:
             raise InvalidConfig(f"--schema: record {schema} contains itself, which a table cannot")
         return _spark(_AVRO[schema]) if schema in _AVRO else avro_type(named[schema], named, inside)
-    if "name" in schema:
-        named[schema["name"]] = named[f"{schema.get('namespace', '')}.{schema['name']}"] = schema
     return _complex(schema, named, inside)
 
 
-def _complex(schema: dict[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> DataType:
+def _complex(schema: dict[str, Any], named: Mapping[str, Any], inside: tuple[str, ...]) -> DataType:
     from pyspark.sql import types
 
     match kind := schema["type"]:
         case dict() | list():
             return avro_type(kind, named, inside)
         case "record":
-            within = (*inside, schema["name"], f"{schema.get('namespace', '')}.{schema['name']}")
+            within = (*inside, schema["name"])
             return types.StructType(
                 [types.StructField(each["name"], avro_type(each["type"], named, within)) for each in schema["fields"]]
             )
@@ -176,7 +181,8 @@ class ProtobufReader:
             return FittedValue(None, f"it is no message of the schema: {error}")
         size = message.ByteSize()
         message.DiscardUnknownFields()
-        return FittedValue(fields, None if message.ByteSize() == size else "the schema does not name all its fields")
+        says_all = message.ByteSize() == size and not _has_extensions(message)
+        return FittedValue(fields, None if says_all else "the schema does not name all its fields")
 
 
 def protobuf_schema(descriptors: bytes, message: str) -> str:
@@ -250,6 +256,24 @@ def _fields_of(message: Any) -> dict[str, Any]:
         else:
             found[field.name] = _single(field, value)
     return found
+
+
+def _has_extensions(message: Any) -> bool:
+    """Whether it has fields, at any depth, that another message of the descriptor set adds to it (proto2): they are no
+    unknown fields, and have no column."""
+    for field, value in message.ListFields():
+        if field.is_extension:
+            return True
+        if field.message_type is None:
+            continue
+        inner: Iterable[Any] = (value,)
+        if _is_map(field):
+            inner = value.values() if field.message_type.fields_by_name["value"].message_type is not None else ()
+        elif field.is_repeated:
+            inner = value
+        if any(map(_has_extensions, inner)):
+            return True
+    return False
 
 
 def _single(field: Any, value: Any) -> Any:

@@ -162,6 +162,8 @@ class IcebergTable:
     def position(self) -> str | None:
         """The position behind its rows; None: it has none yet. Raises InvalidConfig if it is not known."""
         current = self._table.currentSnapshot()
+        if current is not None and (said := current.summary().get(POSITION)) is not None:
+            return str(said)  # without a look at each of perhaps 100,000 others
         return position_of(
             [
                 SnapshotNote(each.snapshotId(), each.parentId(), each.summary().get(POSITION))
@@ -221,7 +223,13 @@ class IcebergTable:
             written.records += records
             written.bytes += length
             if reason is not None:
-                written.quarantined += records - int(metrics.nullValueCounts().get(reason.fieldId()) or 0)
+                nulls = metrics.nullValueCounts().get(reason.fieldId())
+                if nulls is None:  # the table's settings keep no figures of the column: by default, of one behind 100
+                    figures = self._iceberg.parquet.ParquetUtil.fileMetrics(
+                        self._table.io().newInputFile(uri), self._figures_of(REASON), mapping
+                    )
+                    nulls = figures.nullValueCounts().get(reason.fieldId())
+                written.quarantined += records - int(nulls)
         return written
 
     def commit(self, written: WrittenFiles | None, position: str) -> None:
@@ -251,6 +259,13 @@ class IcebergTable:
         # A commit of another job between ours and the refresh would become the base of the next one.
         if self.position() != position:
             raise self._another("its position is another one than this job has just committed")
+
+    def _figures_of(self, column: str) -> Any:
+        """Settings that keep the number of values and nulls of one column, and nothing else."""
+        settings = self._spark._jvm.java.util.HashMap()  # type: ignore[union-attr]
+        settings.put("write.metadata.metrics.default", "none")
+        settings.put(f"write.metadata.metrics.column.{column}", "counts")
+        return self._iceberg.MetricsConfig.fromProperties(settings)
 
     def _another(self, why: str) -> InvalidConfig:
         return InvalidConfig(

@@ -1,8 +1,8 @@
 """The schema of a table of `tidelog job table`: Iceberg's types of Spark's, and which changes a table takes. Pure.
 
 Types are those of Iceberg's JSON: a text such as `long`, or an object with the fields and their ids.
-Rules: a field may be added, and int become long, float double, decimal(P, S) one of more digits before the point. All
-else would alter or hide rows that are there, and is refused.
+Rules: a field may be added, and int become long, float double, decimal(P, S) one of more digits before the point,
+except as the key of a map. All else would alter or hide rows that are there, and is refused.
 Source: "Schema Evolution" and "Appendix C: JSON serialization" of Iceberg's table specification.
 """
 
@@ -39,6 +39,8 @@ TYPE_OF: Final = {
     "timestamp_ntz": "timestamp",
 }
 """Spark's simple types, and what Iceberg calls them; it has no integers of 8 and 16 bits."""
+DIGITS_MAX: Final = 38
+"""Of a decimal, in Iceberg, Parquet and Spark."""
 WIDENINGS: Final = {("int", "long"), ("float", "double")}
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
@@ -117,6 +119,33 @@ def stored_type(kind: DataType) -> Any:
         case types.ByteType() | types.ShortType():
             return types.IntegerType()
     return kind
+
+
+def ensure_storable(kind: DataType, path: str = "", taken: dict[str, str] | None = None) -> None:
+    """Raise InvalidConfig for columns that Iceberg or a reader of the table refuses: two fields whose paths differ only
+    in case, or not at all (`a.b` beside a field b of a), a struct without fields, a decimal of more than 38 digits. It
+    must be before the table is made, or gets the field: nothing that the job writes fits it any more. taken: the paths
+    so far, as they were written."""
+    from pyspark.sql import types
+
+    taken = {} if taken is None else taken
+    if path and (other := taken.setdefault(path.lower(), path)) is not path:
+        raise InvalidConfig(
+            f"--schema has two fields that most readers of a table take for one, {other} and {path}: rename one of them"
+        )
+    match kind:
+        case types.StructType():
+            if not kind.fields:
+                raise InvalidConfig(f"--schema: {path} has no fields, and Parquet stores no such struct: remove it")
+            for field in kind.fields:
+                ensure_storable(field.dataType, f"{path}.{field.name}" if path else field.name, taken)
+        case types.ArrayType():
+            ensure_storable(kind.elementType, f"{path}.element", taken)
+        case types.MapType():
+            ensure_storable(kind.keyType, f"{path}.key", taken)
+            ensure_storable(kind.valueType, f"{path}.value", taken)
+        case types.DecimalType() if kind.precision > DIGITS_MAX:
+            raise InvalidConfig(f"--schema: {path} has {kind.precision} digits, and a decimal of a table {DIGITS_MAX}")
 
 
 def iceberg_schema(columns: StructType) -> dict[str, Any]:
@@ -203,7 +232,8 @@ def _compare(before: IcebergType, now: IcebergType, path: str, found: list[Schem
     elif kind == "list":
         _compare(before["element"], now["element"], f"{path}.element", found, refused)
     elif kind == "map":
-        _compare(before["key"], now["key"], f"{path}.key", found, refused)
+        if _normal(type_text(before["key"])) != _normal(type_text(now["key"])):  # Iceberg never changes keys
+            refused.append(f"{path}.key is {type_text(before['key'])}, and does not become {type_text(now['key'])}")
         _compare(before["value"], now["value"], f"{path}.value", found, refused)
     elif _normal(before) != _normal(now):
         if is_widening(before, now):
@@ -244,5 +274,5 @@ def _kind(kind: IcebergType) -> str:
 
 
 def _normal(kind: str) -> str:
-    """The text of a primitive type without spaces: Iceberg writes `decimal(9, 2)`, some catalogs `decimal(9,2)`."""
+    """The text of a type without spaces: Iceberg writes `decimal(9, 2)`, some catalogs `decimal(9,2)`."""
     return kind.replace(" ", "")

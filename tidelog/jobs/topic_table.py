@@ -141,7 +141,7 @@ def _work(arguments: TableArguments) -> int:
         # What Spark's packages import cannot be loaded before `ensure_spark` has found them.
         from tidelog.jobs.iceberg_table import IcebergCatalog
         from tidelog.jobs.table_rows import ValueFormat, value_reader
-        from tidelog.jobs.table_schema import iceberg_schema, schema_changes, table_columns
+        from tidelog.jobs.table_schema import ensure_storable, iceberg_schema, schema_changes, table_columns
 
         catalog = IcebergCatalog(spark, catalog_name)
         values = None
@@ -149,6 +149,7 @@ def _work(arguments: TableArguments) -> int:
             text = schema_of(schema).json() if arguments.value_format == "json" else schema
             values = ValueFormat(arguments.value_format, text, arguments.schema_id)
         columns = table_columns(None if values is None else value_reader(values).schema)
+        ensure_storable(columns)
         wanted = iceberg_schema(columns)
         table = catalog.load(namespace, table_name) or catalog.create(namespace, table_name, wanted, arguments.topic)
         _ensure_of_job(table, arguments.topic)
