@@ -21,7 +21,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from node.api.api import Answered, Api, Asked
@@ -265,7 +265,10 @@ def _ensure_held(cut: _Cut, answers: Sequence[HeldCoordinator]) -> None:
         if each.error is not None:
             raise _interrupted(who, each.error)
         if not each.held or each.leader_epoch != epochs[each.partition]:
-            raise TopicSnapshotInterrupted(f"{who} has not held the commits of transactions for long enough")
+            raise TopicSnapshotInterrupted(
+                f"{who} has not held the commits of transactions for long enough: it is slow or was replaced, or "
+                "another snapshot of these topics has held them just before"
+            )
 
 
 def _start_of(ends: Sequence[PartitionEnd]) -> Offset:
@@ -280,6 +283,15 @@ def _snapshot_of(topic: TopicState, ends: Mapping[PartitionKey, Sequence[Partiti
         start = min(_start_of(ends[state.key]), end.end_offset)
         partitions.append(replace(end, start_offset=start))
     return SnapshotTopic(topic.topic_id, topic.name, tuple(partitions))
+
+
+Changed = TypeVar("Changed", snapshot_events.ExtendTopicSnapshot, snapshot_events.DeleteTopicSnapshot)
+
+
+def _for_that(request: Changed, snapshot: TopicSnapshotRecord) -> Changed:
+    """The request for the snapshot that its caller was checked for, unless it names one: else it might meet another one
+    of this name, of other topics, which was taken meanwhile."""
+    return request if request.snapshot_id is not None else replace(request, snapshot_id=snapshot.snapshot_id)
 
 
 class TopicSnapshotHandlers(ForwardedChanges):
@@ -326,8 +338,9 @@ class TopicSnapshotHandlers(ForwardedChanges):
         self, request: snapshot_events.ExtendTopicSnapshot, context: RequestContext
     ) -> snapshot_events.TopicSnapshotChanged:
         """Forward; respond when this node has applied the new expiry."""
-        self._ensure_permitted(request.name, ADMIN_EXTEND_TOPIC_SNAPSHOT, context)
+        snapshot = self._ensure_permitted(request.name, ADMIN_EXTEND_TOPIC_SNAPSHOT, context)
         self._taker.ensure_expiry(request.expires_ms)
+        request = _for_that(request, snapshot)
         return await self._alter(ADMIN_EXTEND_TOPIC_SNAPSHOT, request, context, "the expiry was changed")
 
     async def delete_topic_snapshot(
@@ -335,9 +348,7 @@ class TopicSnapshotHandlers(ForwardedChanges):
     ) -> snapshot_events.TopicSnapshotChanged:
         """Forward; respond when this node has applied the removal."""
         snapshot = self._ensure_permitted(request.name, ADMIN_DELETE_TOPIC_SNAPSHOT, context)
-        if request.snapshot_id is None:
-            # Else another one of this name might go, of topics for which the caller was not checked.
-            request = replace(request, snapshot_id=snapshot.snapshot_id)
+        request = _for_that(request, snapshot)
         return await self._alter(ADMIN_DELETE_TOPIC_SNAPSHOT, request, context, "the snapshot was deleted")
 
     def _ensure_permitted(self, name: str, api: Api[Any, Any], context: RequestContext) -> TopicSnapshotRecord:

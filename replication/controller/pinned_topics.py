@@ -147,7 +147,7 @@ def compacted(topic: str) -> PolicyViolation:
 
 def extended(image: ClusterImage, request: ExtendTopicSnapshot) -> TopicSnapshotRecord:
     """The record that changes the expiry. Raises ResourceNotFound, InvalidRequest."""
-    snapshot = named(image, request.name)
+    snapshot = _same(image, request)
     if request.expires_ms <= 0:
         raise InvalidRequest(f"snapshot {request.name!r} cannot expire before 1970")
     return TopicSnapshotRecord(
@@ -162,10 +162,15 @@ def extended(image: ClusterImage, request: ExtendTopicSnapshot) -> TopicSnapshot
 
 def removed(image: ClusterImage, request: DeleteTopicSnapshot) -> TopicSnapshotRemovalRecord:
     """The record that removes a snapshot. Raises ResourceNotFound."""
+    return TopicSnapshotRemovalRecord(_same(image, request).name)
+
+
+def _same(image: ClusterImage, request: ExtendTopicSnapshot | DeleteTopicSnapshot) -> TopicSnapshotRecord:
+    """The snapshot that a request is for. Raises ResourceNotFound."""
     snapshot = named(image, request.name)
     if request.snapshot_id not in (None, snapshot.snapshot_id):
         raise ResourceNotFound(f"snapshot {request.name!r} was deleted and taken again: this is another one")
-    return TopicSnapshotRemovalRecord(snapshot.name)
+    return snapshot
 
 
 def named(image: ClusterImage, name: str) -> TopicSnapshotRecord:

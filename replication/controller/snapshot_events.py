@@ -21,11 +21,12 @@ class RecordTopicSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ExtendTopicSnapshot:
-    """Let a snapshot expire at another time."""
+    """Let a snapshot expire at another time. snapshot_id: only this one; None: whichever has the name."""
 
     name: str
     expires_ms: Millis
     """Since 1970."""
+    snapshot_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.transaction_requests import HoldStep, LocalHeld, LocalHold, MarkersWritten, WriteMarkers
-from replication.coordination.transactions.commit_holds import HOLD_MS_MAX, HOLDS_MAX
+from replication.coordination.transactions.commit_holds import HOLD_MS_MAX, HOLDS_MAX, REST_FACTOR, CommitHolds
 from tests.replication.transaction_world import World, is_error
 from tidelog.errors import ConcurrentTransactions, PolicyViolation, TidelogError
+from tidelog.types import Millis
 
 PLACES: Final = ("orders-0", "orders-1", "orders-2", "payments-0", "payments-1")
 NAMES: Final = ("a-1", "b-2", "c-1", "d-2")
@@ -235,7 +237,28 @@ def test_the_next_coordinator_does_not_vouch_for_a_hold() -> None:
 def test_many_snapshots_cannot_be_taken_at_once() -> None:
     world = World()
     for number in range(HOLDS_MAX):
-        assert world.decide(hold(HoldStep.BEGIN, UUID(int=number))).held
+        assert world.decide(hold(HoldStep.BEGIN, UUID(int=number), (f"t{number}",))).held
     assert is_error(world.decide(hold(HoldStep.BEGIN, UUID(int=99))), PolicyViolation)
     world.later(HOLD_MS_MAX)
     assert world.decide(hold(HoldStep.BEGIN, UUID(int=99))).held
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(HoldStep), st.integers(0, 300)), max_size=200))
+def test_commits_of_a_topic_wait_for_a_tenth_of_the_time(asked: list[tuple[int, HoldStep, int]]) -> None:
+    """Whatever is asked for, and however often: who may take snapshots must not stop the commits of others with it.
+    Method: holds of three nodes, begun and ended at random; how long each has lasted, and what followed it."""
+    holds, now = CommitHolds(), 0
+    held: int | None = None
+    began = free_from = 0
+    for number, step, passed in asked:
+        now += passed
+        instant = Instant(Millis(now), Millis(now))
+        is_held = holds.step(LocalHold(UUID(int=number), step, ("orders",), 1_000), instant)
+        if held is not None and now >= began + 1_000:
+            free_from, held = began + 1_000 * (1 + REST_FACTOR), None
+        if step is HoldStep.BEGIN and is_held and held is None:
+            assert now >= free_from, "commits have gone on for nine times as long as they had waited"
+            held, began = number, now
+        assert is_held == (held == number), "one hold at a time"
+        if step is HoldStep.RELEASE and is_held:
+            free_from, held = now + REST_FACTOR * (now - began), None

@@ -183,6 +183,9 @@ def test_a_snapshot_expires_when_it_is_said_to() -> None:
     assert pinned_topics.expired(world.image, Millis(1_999)) == []
     (removal,) = pinned_topics.expired(world.image, Millis(2_000))
     another = replace(removal, snapshot_id=UUID(int=6))
+    late = ExtendTopicSnapshot("friday", Millis(9_000), UUID(int=6))
+    assert "another one" in refusal(world.ask(late), ResourceNotFound), "of one that was deleted and taken again"
+    assert pinned_topics.expired(world.image, Millis(2_000)) == [removal]
     assert "another one" in refusal(world.ask(another), ResourceNotFound)
     assert isinstance(world.ask(removal), TopicSnapshotChanged)
     assert "it has expired" in refusal(world.ask(ExtendTopicSnapshot("friday", Millis(9))), ResourceNotFound)

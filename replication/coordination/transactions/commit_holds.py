@@ -6,6 +6,9 @@ Invariants:
      repeats. Aborts and timeouts are not held: what they end is in no snapshot.
   2. A hold is answered as held only if it has not expired since it began. It is lost with the machine: a coordinator
      that was loaded again does not know it.
+  3. A topic is in one hold at a time, and after a hold its commits go on for `REST_FACTOR` times as long (at most
+     `REST_MS_MAX`) before another one begins. Without this, repeated requests for snapshots would stop its commits for
+     most of the time, while a marker cannot be written.
 
 Not here: who holds commits, and why that makes a cut consistent (node/requests/topic_snapshot_handlers.py,
 decision 0034).
@@ -30,14 +33,21 @@ HOLD_MS_MAX: Final = 5_000
 HOLDS_MAX: Final = 10
 """At the same time: each is a snapshot that is being taken."""
 
+REST_FACTOR: Final = 9
+"""Commits wait for at most a tenth of the time."""
+
+REST_MS_MAX: Final = 10_000
+"""Shorter than an attempt to take a snapshot is repeated (`TAKE_MS`): a slow one does not make the next one fail."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
     """One hold."""
 
     topics: frozenset[str]
+    began: Millis
     until: Millis
-    """Monotonic."""
+    """Both monotonic."""
 
 
 class CommitHolds:
@@ -45,18 +55,25 @@ class CommitHolds:
 
     def __init__(self) -> None:
         self._holds: dict[UUID, _Hold] = {}
+        self._rests: dict[str, Millis] = {}
+        """Until when there is no further hold of a topic."""
 
     def step(self, request: LocalHold, now: Instant) -> bool:
-        """Begin, look at or release a hold. Returns whether it has held until now. Raises PolicyViolation if there are
-        too many."""
+        """Begin, look at or release a hold. Returns whether it has held until now; one that must not begin yet has not.
+        Raises PolicyViolation if there are too many."""
         self._expire(now)
-        if request.step is HoldStep.BEGIN:
+        if request.step is HoldStep.BEGIN and request.hold_id not in self._holds:
             if len(self._holds) >= HOLDS_MAX:
                 raise PolicyViolation(f"{HOLDS_MAX} topic snapshots are being taken at the moment: try again later")
-            until = Millis(now.monotonic_ms + max(0, min(request.hold_ms, HOLD_MS_MAX)))
-            self._holds[request.hold_id] = _Hold(frozenset(request.topics), until)
+            topics = frozenset(request.topics)
+            if topics.isdisjoint(self._rests) and all(topics.isdisjoint(hold.topics) for hold in self._holds.values()):
+                until = Millis(now.monotonic_ms + max(0, min(request.hold_ms, HOLD_MS_MAX)))
+                self._holds[request.hold_id] = _Hold(topics, now.monotonic_ms, until)
         elif request.step is HoldStep.RELEASE:
-            return self._holds.pop(request.hold_id, None) is not None
+            released = self._holds.pop(request.hold_id, None)
+            if released is not None:
+                self._rest(released, now.monotonic_ms)
+            return released is not None
         return request.hold_id in self._holds
 
     def ensure_free(self, transactional_id: str, partitions: Iterable[NamedPartition], now: Instant) -> None:
@@ -71,4 +88,12 @@ class CommitHolds:
             )
 
     def _expire(self, now: Instant) -> None:
-        self._holds = {key: hold for key, hold in self._holds.items() if now.monotonic_ms < hold.until}
+        for key, hold in list(self._holds.items()):
+            if now.monotonic_ms >= hold.until:
+                del self._holds[key]
+                self._rest(hold, hold.until)
+        self._rests = {topic: until for topic, until in self._rests.items() if now.monotonic_ms < until}
+
+    def _rest(self, ended: _Hold, at: Millis) -> None:
+        until = Millis(at + min(REST_FACTOR * (at - ended.began), REST_MS_MAX))
+        self._rests |= dict.fromkeys(ended.topics, until)

@@ -799,19 +799,23 @@ class ExtendTopicSnapshotRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """of the snapshot"""
     expires_ms: _builtins.int
     """since 1970; also earlier than before"""
+    snapshot_id: _builtins.bytes
+    """only this one; absent: whichever has the name"""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         expires_ms: _builtins.int = ...,
+        snapshot_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms", "name", b"name", "snapshot_id", b"snapshot_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
