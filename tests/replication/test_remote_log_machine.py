@@ -31,6 +31,7 @@ from replication.coordination.remote_log_requests import (
     SegmentPlace,
 )
 from replication.coordination.tiering.remote_log_machine import SEGMENTS_MAX, RemoteLogMachine
+from replication.coordination.tiering.segment_table import SegmentTable
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
 from tests.replication.transaction_world import image
 from tidelog.errors import (
@@ -300,6 +301,29 @@ def test_segments_of_a_deleted_topic_are_deleted_and_forgotten_in_bounded_steps(
     coordinator.fail_over(compacted=True)
     assert not any(coordinator.machine.sizes().values())
     assert all(value is None for _, value in coordinator.log), "the compacted log has tombstones only"
+
+
+def test_segments_of_a_deleted_topic_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their objects are removed one after the other: 100,000 segments would hold the loop for seconds at each step, and
+    at each image that comes meanwhile."""
+    coordinator = Coordinator()
+    coordinator.ask(BeginRemoteLog(leader(0)))
+    count = SEGMENTS_MAX + 5
+    for number in range(1, count + 1):
+        coordinator.copy(segment(number, number, number + 1, leader(0)), leader(0))
+    looked_at = []
+    decode = SegmentTable._decode
+
+    def counted(table: SegmentTable, segment_id: UUID, encoded: bytes) -> RemoteSegment:
+        looked_at.append(segment_id)
+        return decode(table, segment_id, encoded)
+
+    monkeypatch.setattr(SegmentTable, "_decode", counted)
+    coordinator.topics_are({})
+    assert set(looked_at) == {each.segment_id for effect in coordinator.removals for each in effect.segments}
+    looked_at.clear()
+    coordinator.topics_are({})
+    assert looked_at == [], "all are being deleted"
 
 
 def test_a_deleted_topic_without_segments_is_forgotten(coordinator: Coordinator) -> None:

@@ -48,6 +48,7 @@ from replication.coordination.remote_log_requests import (
     RemoteLogLeader,
     RemoteSegmentsPage,
     RemoveObjects,
+    SegmentPlace,
 )
 from replication.coordination.tiering.segment_table import SegmentTable
 from tidelog.errors import (
@@ -109,8 +110,8 @@ class RemoteLogMachine:
         self._partitions: dict[PartitionKey, _RemotePartition] = {}
         self._image = EMPTY
         self._now: Instant | None = None  # None: replay has not ended
-        self._gone: dict[PartitionKey, None] = {}
-        """Partitions of deleted topics that have segments which are not being deleted yet."""
+        self._gone: dict[PartitionKey, SegmentPlace | None] = {}
+        """Partitions of deleted topics that have segments which are not being deleted yet; the last one looked at."""
 
     # --- records ------------------------------------------------------------------------------------------------
 
@@ -359,19 +360,22 @@ class RemoteLogMachine:
     def _note_gone(self) -> None:
         # A topic that this image does not have was deleted. It is not newer than the image: a leader has registered
         # with a coordinator whose image had the topic, and the image that made this node the coordinator came later.
-        for partition in self._partitions:
-            if partition.topic_id not in self._image.topics:
-                self._gone.setdefault(partition)
+        for partition, known in self._partitions.items():
+            is_left = not known.segments or len(known.deleting) < len(known.segments)
+            if partition.topic_id not in self._image.topics and is_left:
+                self._gone.setdefault(partition, None)
 
     def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
         """Delete the next segments of topics that are gone."""
         self._now = now
         for partition in list(self._gone):
             known = self._partitions[partition]
-            left = (segment.segment_id for segment in known.segments if segment.state is not _DELETED)
-            ids = tuple(islice(left, SEGMENTS_MAX))
-            if ids:
-                return [self._delete(known, ids, known.node_id, now)]
+            found = tuple(islice(known.segments.following(self._gone[partition]), SEGMENTS_MAX))
+            if found:
+                # No copy begins any more: what was looked at is not looked at again while its objects are removed.
+                self._gone[partition] = SegmentPlace(found[-1].start_offset, found[-1].segment_id)
+                ids = tuple(each.segment_id for each in found if each.state is not _DELETED)
+                return [self._delete(known, ids, known.node_id, now)] if ids else ()
             del self._gone[partition]
             if not known.segments:
                 key = RemoteLogPartitionKey(partition.topic_id, partition.partition)
