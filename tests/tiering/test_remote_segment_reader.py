@@ -136,9 +136,23 @@ def test_sequential_reads_ask_for_more_at_a_time(large_log: Log) -> None:
 
     scattered = reader(store, each.segment)
     store.calls.clear()
-    for offset in (300, 100, 200):
+    for offset in (300, 200, 100):
         scattered.read(Offset(offset), 1, up_to=END)
     assert ranges_read(store.calls) == [1, 1, 1]
+
+
+def test_a_reader_for_each_read_asks_for_as_much(large_log: Log) -> None:
+    """As in a node, which makes one for each fetch. Two consumers at different places do not disturb each other."""
+    store, cache = FakeObjectStore(), RemoteCache(64 * MIB)
+    segment = copy(large_log, 0, store)
+    store.calls.clear()
+    end = segment.end_offset
+    places = [Offset(0), Offset(end // 2)]
+    while places[0] < end // 2:
+        for number, place in enumerate(places):
+            places[number] = reader(store, segment, cache).read(place, 200_000, up_to=END).next_offset
+    assert max(ranges_read(store.calls)) == 4
+    assert len(ranges_read(store.calls)) <= 6, "one of each MiB would be nine"
 
 
 def test_a_large_read_is_divided(large_log: Log) -> None:

@@ -53,6 +53,11 @@ class RemoteCache:
                 self._parts.move_to_end(part)
             return data
 
+    def __contains__(self, part: object) -> bool:
+        """True if a part is here; it does not count as used."""
+        with self._lock:
+            return part in self._parts
+
     def put(self, part: Part, data: bytes) -> None:
         size = len(data) + _OVERHEAD_BYTES
         with self._lock:

@@ -78,8 +78,6 @@ class RemoteSegmentReader:
             raise damaged(self._name, problem)
         self._sections = {section.kind: section for section in segment.sections}
         self._log_start = self._sections[SectionKind.LOG].start
-        # Only how much is read ahead depends on these two: threads may overwrite each other's.
-        self._following, self._ahead = 0, 0
         self._read_to = segment.start_offset, 0
         """Where the last read ended, and its byte in the log: the next one mostly begins there, and needs no index."""
 
@@ -246,10 +244,8 @@ class RemoteSegmentReader:
     def _fetch(self, first: int, last: int) -> dict[int, bytes]:
         """Read ranges from `first` on with one request: up to `last`, and as many behind it as sequential reads will
         need."""
-        self._ahead = min(2 * self._ahead + 1, _AHEAD_MAX) if first == self._following else 0
         end_of_log = -(-self.segment.log_size // CHECKSUM_RANGE_BYTES)
-        until = min(max(first + 1 + self._ahead, last + 1), first + _RANGES_MAX, end_of_log)
-        self._following = until
+        until = min(max(first + 1 + self._ahead_of(first), last + 1), first + _RANGES_MAX, end_of_log)
         start = first * CHECKSUM_RANGE_BYTES
         size = min(until * CHECKSUM_RANGE_BYTES, self.segment.log_size) - start
         checksums = self._checksums()
@@ -264,6 +260,13 @@ class RemoteSegmentReader:
             self._cache.put(self._part(index), piece)
             read[index] = piece
         return read
+
+    def _ahead_of(self, first: int) -> int:
+        """How many ranges behind this one a sequential reader will need. The cache tells which reader is one, since a
+        node makes one for each fetch: the range before is there, unless the cache is too small for reading ahead."""
+        if first == 0:
+            return 1
+        return _AHEAD_MAX if self._part(first - 1) in self._cache else 0
 
     def _wrong(self, start: int, size: int, crc: int, due: int) -> RemoteObjectDamaged:
         return damaged(
