@@ -78,8 +78,8 @@ class ListRemoteSegments:
     key: PartitionKey
     after: SegmentPlace | None = None
     """That of the last segment of the page before; None for the first page."""
-    limit: int = 500
-    """At most SEGMENTS_MAX."""
+    limit: int = 100
+    """At most SEGMENTS_MAX. Each takes 40 us of the coordinator's loop, and as much of the leader's."""
 
 
 @dataclass(frozen=True, slots=True)
