@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import cluster_parts, coordinator_parts, kafka_parts, machine, report, spark_parts, suites
+from bench import cluster_parts, coordinator_parts, kafka_parts, machine, report, spark_parts, suites, tiering_parts
 from bench.figure import Figure, Run, Suite
 
 
@@ -42,9 +42,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run: its figures are not reliable")
     parser.add_argument("--save", type=Path, metavar="FILE", help="save the figures with date and machine, as JSON")
     parts = tuple(
-        dict.fromkeys((*cluster_parts.PARTS, *coordinator_parts.PARTS, *spark_parts.PARTS, *kafka_parts.PARTS))
+        dict.fromkeys(
+            (
+                *cluster_parts.PARTS,
+                *coordinator_parts.PARTS,
+                *spark_parts.PARTS,
+                *kafka_parts.PARTS,
+                *tiering_parts.PARTS,
+            )
+        )
     )
-    cluster = parser.add_argument_group("suites cluster, coordinators, kafka and spark")
+    cluster = parser.add_argument_group("suites cluster, coordinators, kafka, spark and tiering")
     cluster.add_argument(
         "--partitions", type=_numbers, default=(6, 300, 1500), metavar="N,N", help="topics of so many (6,300,1500)"
     )
