@@ -311,6 +311,9 @@ REMOTE_LOGS_LIST_REMOTE_SEGMENTS: Final = _for_nodes(
 REMOTE_LOGS_FIND_ORPHANS: Final = _for_nodes(
     "RemoteLogs.FindOrphans", remote_logs.FindOrphans, remote_logs.OrphansFound
 )
+REMOTE_LOGS_FOLLOW_REMOTE_LOGS: Final = _for_nodes(
+    "RemoteLogs.FollowRemoteLogs", remote_logs.FollowRemoteLogs, remote_logs.RemoteSegmentsPages
+)
 
 ADMIN_GET_METADATA: Final = Api(
     "Admin.GetMetadata",

@@ -18,8 +18,9 @@ from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_machine import CoordinatorMachine
 from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS
-from replication.coordination.remote_log_requests import ObjectsRemoved
+from replication.coordination.remote_log_requests import FollowRemoteLogs, ObjectsRemoved, RemoteSegmentsPages
 from tidelog.clock import Clock
+from tidelog.errors import InvalidRequest
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, PartitionIndex, PartitionKey
 
 
@@ -68,6 +69,18 @@ class RemoteLogCoordinators:
         """The answer of the coordinator of a partition's segments. Raises as `CoordinatorRuntime.submit`, and
         CoordinatorNotAvailable if the topic does not exist."""
         return await self.runtime.submit(self.partition_of(key), request)
+
+    async def follow(self, request: FollowRemoteLogs) -> RemoteSegmentsPages:
+        """The answer of the coordinator of all these partitions. Raises as `submit`, and InvalidRequest: they have
+        several."""
+        found = {self.partition_of(each.key) for each in request.lists}
+        if len(found) != 1:
+            raise InvalidRequest(
+                f"partitions with {len(found)} coordinators of remote segments are asked for at once: send one request "
+                "to each"
+            )
+        pages: RemoteSegmentsPages = await self.runtime.submit(found.pop(), request)
+        return pages
 
 
 def _new_machine(_partition: PartitionIndex) -> CoordinatorMachine[Any, Any]:

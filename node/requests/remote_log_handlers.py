@@ -14,10 +14,12 @@ from replication.coordination.remote_log_requests import (
     DeleteRemoteSegments,
     FindOrphans,
     FinishCopy,
+    FollowRemoteLogs,
     ListRemoteSegments,
     OrphansFound,
     RemoteLogChanged,
     RemoteSegmentsPage,
+    RemoteSegmentsPages,
 )
 from tidelog.errors import InvalidRequest
 
@@ -57,6 +59,10 @@ class RemoteLogHandlers:
             raise InvalidRequest("the objects must be of partitions with one coordinator: ask each one for its own")
         found: OrphansFound = await coordinators.submit(request.objects[0].key, request)
         return found
+
+    async def follow_remote_logs(self, request: FollowRemoteLogs, _context: RequestContext) -> RemoteSegmentsPages:
+        """Pages of many partitions."""
+        return await self._coordinators.follow(request)
 
     async def _changed(
         self, request: BeginRemoteLog | BeginCopy | FinishCopy | DeleteRemoteSegments

@@ -6,7 +6,7 @@ Not here: the coordinators (node/coordinators/remote_log_coordinators.py), when 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from node.api.api import Api
@@ -17,6 +17,7 @@ from node.api.table import (
     REMOTE_LOGS_DELETE_REMOTE_SEGMENTS,
     REMOTE_LOGS_FIND_ORPHANS,
     REMOTE_LOGS_FINISH_COPY,
+    REMOTE_LOGS_FOLLOW_REMOTE_LOGS,
     REMOTE_LOGS_LIST_REMOTE_SEGMENTS,
 )
 from node.coordinators.internal_topics import InternalTopic, InternalTopics, coordinator_node
@@ -30,10 +31,12 @@ from replication.coordination.remote_log_requests import (
     DeleteRemoteSegments,
     FindOrphans,
     FinishCopy,
+    FollowRemoteLogs,
     ListRemoteSegments,
     OrphansFound,
     RemoteObject,
     RemoteSegmentsPage,
+    RemoteSegmentsPages,
     SegmentPlace,
 )
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, NodeId, PartitionIndex, PartitionKey
@@ -50,6 +53,7 @@ _APIS: Final[dict[type[Any], Api[Any, Any]]] = {
     DeleteRemoteSegments: REMOTE_LOGS_DELETE_REMOTE_SEGMENTS,
     ListRemoteSegments: REMOTE_LOGS_LIST_REMOTE_SEGMENTS,
     FindOrphans: REMOTE_LOGS_FIND_ORPHANS,
+    FollowRemoteLogs: REMOTE_LOGS_FOLLOW_REMOTE_LOGS,
 }
 
 
@@ -114,12 +118,24 @@ class RemoteLogClient:
             found += answer.objects
         return found
 
+    def coordinator_of(self, key: PartitionKey) -> PartitionIndex:
+        """The partition of `__remote_log_metadata` for a partition. Raises CoordinatorNotAvailable: the topic does not
+        exist yet."""
+        return self._coordinators.partition_of(key)
+
+    async def first_pages(self, lists: Sequence[ListRemoteSegments]) -> tuple[RemoteSegmentsPage, ...]:
+        """The pages of some partitions with the same coordinator, at most FOLLOWED_MAX."""
+        answer: RemoteSegmentsPages = await self._ask(lists[0].key, FollowRemoteLogs(tuple(lists)))
+        return answer.pages
+
     async def _ask(self, key: PartitionKey, request: Any) -> Any:
         image = self._image()
-        index = self._coordinators.partition_of(key)
+        index = self.coordinator_of(key)
         topic = image.topic(self._topic.name)
         assert topic is not None, "it has this partition"
         node = coordinator_node(image, topic, index, self._listener)
         if node.node_id == self._me:
+            if isinstance(request, FollowRemoteLogs):
+                return await self._coordinators.follow(request)
             return await self._coordinators.submit(key, request)
         return await self._peers.call(node.endpoint, _APIS[type(request)], request, timeout_ms=ANSWER_MS)

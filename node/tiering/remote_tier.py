@@ -5,6 +5,7 @@ Invariants:
   2. A leader that is fenced copies and deletes nothing more in its leader epoch.
   3. Copies together are slower than the limit, and each takes at most half of a thread's time: small batches are judged
      by code that other threads wait for.
+  4. Partitions without work cost a few comparisons, in turns of a bounded number: a node may have thousands.
 Not here: the steps (tiered_partition.py), reads (node/replicas/remote_reads.py).
 """
 
@@ -13,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
 from node.coordinators.object_remover import StoreCalls
@@ -25,6 +27,7 @@ from node.replicas.replica_manager import ReplicaManager
 from node.tiering.orphan_sweep import OrphanSweep
 from node.tiering.remote_log_client import RemoteLogClient
 from node.tiering.tiered_partition import FOLLOW_MS, CopyMeter, Superseded, TieredPartition, TierServices
+from replication.coordination.remote_log_requests import FOLLOWED_MAX, ListRemoteSegments, RemoteSegmentsPage
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.clock import Clock
@@ -39,7 +42,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicId,
 )
-from tidelog.types import Buffer, Millis, PartitionKey
+from tidelog.types import Buffer, Millis, PartitionIndex, PartitionKey
 from tidelog.values import dataclass
 
 _log = logging.getLogger("node.tiering")
@@ -48,8 +51,14 @@ COPIES_AT_ONCE: Final = 2
 """Partitions that are copied at the same time. What others have in the tier is listed beside that: a new leader answers
 no read from the store before."""
 
+LISTS_AT_ONCE: Final = 4
+"""Requests of followers: a coordinator that does not answer delays those of a few others."""
+
 TICK_MS: Final = 500
 """How often a leader looks for closed segments."""
+
+LOOKS_PER_TURN: Final = 500
+"""Partitions in one turn of the loop, a few milliseconds."""
 
 PAUSE_MS_MIN: Final = 1_000
 PAUSE_MS_MAX: Final = 60_000
@@ -132,7 +141,9 @@ class RemoteTier:
         )
         self.sweep = OrphanSweep(client, calls, clock=clock, rng=rng, image=lambda: replicas.image)
         self._entries: dict[PartitionKey, _Entry] = {}
-        self._next_review = Millis(0)
+        self._copying: asyncio.Queue[_Entry] = asyncio.Queue()
+        self._loading: asyncio.Queue[_Entry] = asyncio.Queue()
+        self._following: asyncio.Queue[list[_Entry]] = asyncio.Queue()
         self._stopping = False
 
     async def run(self) -> None:
@@ -140,9 +151,13 @@ class RemoteTier:
         async with asyncio.TaskGroup() as tasks:
             try:
                 tasks.create_task(self.sweep.run())
-                for _ in range(COPIES_AT_ONCE):
-                    tasks.create_task(self._work(copies=True))
-                await self._work(copies=False)
+                for queue in (*[self._copying] * COPIES_AT_ONCE, self._loading):
+                    tasks.create_task(self._lead(queue))
+                for _ in range(LISTS_AT_ONCE):
+                    tasks.create_task(self._follow())
+                while True:
+                    await self._look()
+                    await self._clock.sleep_ms(TICK_MS)
             finally:
                 self._stopping = True
 
@@ -174,64 +189,101 @@ class RemoteTier:
             read_bytes=reads.cache.missed_bytes,
         )
 
-    async def _work(self, *, copies: bool) -> None:
-        """Make the steps of leaders that know the tier, or those of all others."""
-        while True:
-            now = self._clock.monotonic_ms()
-            if now >= self._next_review:
-                self._next_review = Millis(now + TICK_MS)
-                self._review()
-            free = (
-                each
-                for each in self._entries.values()
-                if not (each.is_busy or each.is_fenced) and each.due <= now and each.partition.may_copy == copies
-            )
-            entry = min(free, key=lambda each: each.due, default=None)
-            if entry is None:
-                await self._clock.sleep_ms(TICK_MS)
+    async def _look(self) -> None:
+        """Know of the replicas that have a remote tier now, and queue what is due."""
+        seen: set[PartitionKey] = set()
+        followers: dict[PartitionIndex, list[_Entry]] = {}
+        for number, replica in enumerate(list(self._replicas.partitions()), 1):
+            if number % LOOKS_PER_TURN == 0:
+                await self._clock.sleep_ms(0)
+            if not _is_tiered(replica):
                 continue
-            entry.is_busy = True
+            seen.add(replica.key)
+            now, entry = self._clock.monotonic_ms(), self._entries.get(replica.key)
+            if entry is None or not (entry.is_busy or entry.partition.is_current):
+                entry = self._entries[replica.key] = _Entry(TieredPartition(replica, self._services), now)
+            if entry.is_busy or entry.is_fenced or entry.due > now or entry.partition.is_idle:
+                continue
+            if entry.partition.leads:
+                self._queue(entry)
+                continue
             try:
-                await self._step(entry)
-            finally:
+                followers.setdefault(self._services.client.coordinator_of(replica.key), []).append(entry)
+            except CoordinatorNotAvailable:  # no leader has copied anything yet
+                entry.due = Millis(now + TICK_MS)
+        for entries in followers.values():
+            for first in range(0, len(entries), FOLLOWED_MAX):
+                together = entries[first : first + FOLLOWED_MAX]
+                for entry in together:
+                    entry.is_busy = True
+                self._following.put_nowait(together)
+        for key in [key for key, entry in self._entries.items() if key not in seen and not entry.is_busy]:
+            del self._entries[key]
+
+    def _queue(self, entry: _Entry) -> None:
+        entry.is_busy = True
+        (self._copying if entry.partition.may_copy else self._loading).put_nowait(entry)
+
+    async def _lead(self, queue: asyncio.Queue[_Entry]) -> None:
+        """Make the steps of leaders, one after the other."""
+        while True:
+            entry = await queue.get()
+            has_more = entry.partition.is_current and await self._made([entry], entry.partition.step, pause=TICK_MS)
+            entry.is_busy = False
+            if has_more:
+                self._queue(entry)
+
+    async def _follow(self) -> None:
+        """Ask for what was copied of partitions that this node follows: one request for all with one coordinator."""
+        while True:
+            entries = await self._following.get()
+            current = [entry for entry in entries if entry.partition.is_current]
+            asked = [entry.partition.next_list() for entry in current]
+            pages: list[RemoteSegmentsPage] = []
+
+            async def ask(lists: Sequence[ListRemoteSegments] = asked, answer: Any = pages) -> None:
+                answer += await self._services.client.first_pages(lists)
+
+            if current:
+                await self._made(current, ask, pause=FOLLOW_MS)
+            for entry, request, page in zip(current, asked, pages, strict=False):  # no page: it failed
+                await self._made([entry], partial(entry.partition.follow, request, page), pause=FOLLOW_MS)
+            for entry in entries:
                 entry.is_busy = False
 
-    def _review(self) -> None:
-        """Know of the replicas that have a remote tier now."""
-        tiered = {each.key: each for each in self._replicas.partitions() if _is_tiered(each)}
-        for key in [key for key, each in self._entries.items() if key not in tiered or not each.partition.is_current]:
-            if not self._entries[key].is_busy:
-                del self._entries[key]
-        now = self._clock.monotonic_ms()
-        for key, replica in tiered.items():
-            if key not in self._entries:
-                self._entries[key] = _Entry(TieredPartition(replica, self._services), now)
-
-    async def _step(self, entry: _Entry) -> None:
-        partition = entry.partition
-        pause = 0
+    async def _made(self, entries: Sequence[_Entry], step: Callable[[], Awaitable[object]], *, pause: int) -> bool:
+        """Make a step of these partitions. Returns True if more is to be done at once. pause: if not."""
+        first = entries[0].partition
         try:
-            if not await partition.step():
-                pause = TICK_MS if partition.leads else FOLLOW_MS
-            entry.pause_ms = 0
+            if await step():
+                pause = 0
+            for entry in entries:
+                entry.pause_ms = 0
         except Superseded:
-            pause = TICK_MS  # until a review has replaced it
+            pause = TICK_MS  # until a look has replaced it
         except FencedLeaderEpoch as error:
-            entry.is_fenced = True
-            _log.info("%s: copies nothing more in this leader epoch: %s", partition, error.message)
+            for entry in entries:
+                entry.is_fenced = True
+            _log.info("%s: copies nothing more in this leader epoch: %s", first, error.message)
         except (TidelogError, OSError, BrokenChain, CorruptIndex) as error:
             self._services.meter.errors += 1
-            pause = entry.pause_ms = min(max(2 * entry.pause_ms, PAUSE_MS_MIN), PAUSE_MS_MAX)
+            for entry in entries:
+                entry.pause_ms = min(max(2 * entry.pause_ms, PAUSE_MS_MIN), PAUSE_MS_MAX)
+            pause = entries[0].pause_ms
             is_passing = isinstance(error, _PASSING) and pause < PAUSE_MS_MAX
             reason = error.message if isinstance(error, TidelogError) else str(error)
             _log.log(
                 logging.DEBUG if is_passing else logging.WARNING,
-                "%s: the remote tier waits for %d s, its segments stay on this node: %s",
-                partition,
+                "%s%s: the remote tier waits for %d s, its segments stay on this node: %s",
+                first,
+                f" and {len(entries) - 1} others" if len(entries) > 1 else "",
                 pause // 1_000,
                 reason,
             )
-        entry.due = Millis(self._clock.monotonic_ms() + pause)
+        due = Millis(self._clock.monotonic_ms() + pause)
+        for entry in entries:
+            entry.due = due
+        return pause == 0
 
     def _paced(self, parts: Iterable[Buffer]) -> Iterator[Buffer]:
         """On the executor."""

@@ -1,7 +1,8 @@
 """One replica of a partition with a remote tier, in its present role: what is in the tier, and what to do next.
 
 A leader registers its epoch with the coordinator, lists the segments, deletes those of lost epochs, and then copies
-closed segments in order. A follower lists the segments now and then: its local segments may leave once they are copied.
+closed segments in order (`step`). A follower lists the segments now and then (`follow`): its local segments may leave
+once they are copied.
 
 Invariants:
   1. Nothing is done for a role that has ended: after each wait the role is looked at, before anything is changed.
@@ -32,7 +33,10 @@ from replication.coordination.remote_log_requests import (
     BeginRemoteLog,
     DeleteRemoteSegments,
     FinishCopy,
+    ListRemoteSegments,
     RemoteLogLeader,
+    RemoteSegmentsPage,
+    SegmentPlace,
 )
 from replication.coordination.tiering.remote_log import OffsetGap, RemoteLog, believed
 from storage.files.disk_executor import Executor
@@ -109,6 +113,7 @@ class TieredPartition:
         self._leader = RemoteLogLeader(replica.key, replica.leader_epoch, services.me)
         self._remote: RemoteLog | None = None
         self._deleting: list[RemoteSegmentId] = []
+        self._log_start_seen = Offset(0)
         self._expired_below = Offset(0)
         """Of a leader: up to here a former leader has deleted the log."""
         self._gaps: tuple[OffsetGap, ...] = ()
@@ -154,18 +159,30 @@ class TieredPartition:
         start = max(self.log.log_start_offset, self._expired_below)
         return sum(max(0, gap.end - max(start, gap.start)) for gap in self._gaps)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if a leader that knows the tier has nothing to do: cheap, since it is asked twice a second for each
+        partition."""
+        remote, log = self._remote, self.log
+        return (
+            remote is not None
+            and log.active.base_offset <= remote.copied_end
+            and not self._deleting
+            and log.log_start_offset == self._log_start_seen
+            and self._expired_below <= log.log_start_offset
+            and self._services.clock.monotonic_ms() < self._next_expiry
+            and self.is_current
+        )
+
     async def step(self) -> bool:
-        """Do what is next. Returns False if nothing is to be done for now. Raises Superseded, what the coordinator, the
-        store and the log raise, OSError, BrokenChain."""
+        """Of a leader: do what is next. Returns False if nothing is to be done for now. Raises Superseded, what the
+        coordinator, the store and the log raise, OSError, BrokenChain."""
         self._ensure_current()
         if self._remote is None:
             await self._load()
             return True
-        self._deleting += self._remote.advance(self.log.log_start_offset)
-        if not self.leads:
-            self._deleting.clear()  # the leader deletes them
-            await self._follow(self._remote)
-            return False
+        self._log_start_seen = self.log.log_start_offset
+        self._deleting += self._remote.advance(self._log_start_seen)
         if self._expired_below > self.log.log_start_offset:
             self._move_log_start(self._expired_below)  # again while the high watermark is below that
         await self._delete()
@@ -186,48 +203,62 @@ class TieredPartition:
         """Register as the leader, and list all segments."""
         log, client = self.log, self._services.client
         remote = RemoteLog(self.replica.key, log.local_log_start_offset)
-        if self.leads:
-            await client.ensure_topic()
-            await client.change(BeginRemoteLog(self._leader))
-            async for page in client.pages(self.replica.key, None):
-                lost = remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
-                if lost:
-                    _log.warning("%s: %d remote segments are of a lost leader epoch: deleted", self, len(lost))
-                self._deleting += lost
-                if page.log_start is not None and _has(log, page.log_start):
-                    self._expired_below = page.log_start.start_offset
-            self._deleting += remote.advance(log.log_start_offset)
-            remote.is_whole = True
-        else:
-            await self._follow(remote)
+        await client.ensure_topic()
+        await client.change(BeginRemoteLog(self._leader))
+        async for page in client.pages(self.replica.key, None):
+            lost = remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
+            if lost:
+                _log.warning("%s: %d remote segments are of a lost leader epoch: deleted", self, len(lost))
+            self._deleting += lost
+            if page.log_start is not None and _has(log, page.log_start):
+                self._expired_below = page.log_start.start_offset
+        self._deleting += remote.advance(log.log_start_offset)
+        remote.is_whole = True
         self._publish(remote)
-        if self.leads:
-            self._look_for_gaps(remote)
+        self._look_for_gaps(remote)
 
     def _publish(self, remote: RemoteLog) -> None:
         self._ensure_current()
         self._remote = self.replica.remote = remote
         self.log.copied_end = remote.copied_end
 
-    async def _follow(self, remote: RemoteLog) -> None:
-        """Take over the segments that were finished since the last time, up to the high watermark: behind it this log
-        may differ from the leader's."""
+    def next_list(self) -> ListRemoteSegments:
+        """Of a follower: what it asks for next, to `follow` the answer. Raises Superseded."""
+        self._ensure_current()
+        if self._remote is None:
+            return ListRemoteSegments(self.replica.key)
+        self._remote.advance(self.log.log_start_offset)  # the leader deletes them
+        return ListRemoteSegments(self.replica.key, self._remote.next_place, ends_behind=self._remote.copied_end)
+
+    async def follow(self, asked: ListRemoteSegments, page: RemoteSegmentsPage) -> None:
+        """Of a follower: take over the segments that were finished since the last time. page: the first of the answer.
+        Raises as `step`."""
+        self._ensure_current()
+        remote = self._remote or RemoteLog(self.replica.key, self.log.local_log_start_offset)
+        if self._take(remote, page) and page.has_more:
+            last = page.segments[-1] if page.segments else None
+            after = asked.after if last is None else SegmentPlace(last.start_offset, last.segment_id)
+            async for more in self._services.client.pages(self.replica.key, after):
+                self._ensure_current()
+                if not self._take(remote, more):
+                    break
+        if remote.copied_end < remote.end and self._remote is not None:
+            self._remote = None  # what the last ones follow was copied later: list all of them again
+        else:
+            self._publish(remote)
+
+    def _take(self, remote: RemoteLog, page: RemoteSegmentsPage) -> bool:
+        """Up to the high watermark: behind it this log may differ from the leader's. Returns False at the end."""
         log = self.log
-        after = None if self._remote is None else remote.next_place
-        async for page in self._services.client.pages(self.replica.key, after):
-            self._ensure_current()
-            for segment in page.segments:
-                is_finished = segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
-                if segment.state is RemoteSegmentState.COPY_SEGMENT_STARTED:
-                    return
-                if is_finished and segment.end_offset > log.high_watermark:
-                    return
-                if is_finished and believed(segment, log.epochs.entries, log.log_start_offset, log.log_end_offset):
-                    remote.add(segment)
-                    if segment.start_offset > remote.copied_end:
-                        self._remote = None  # what it follows was copied later: list all of them again
-            if self._remote is remote:
-                log.copied_end = remote.copied_end
+        for segment in page.segments:
+            is_finished = segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+            if segment.state is RemoteSegmentState.COPY_SEGMENT_STARTED:
+                return False
+            if is_finished and segment.end_offset > log.high_watermark:
+                return False
+            if is_finished and believed(segment, log.epochs.entries, log.log_start_offset, log.log_end_offset):
+                remote.add(segment)
+        return True
 
     def _look_for_gaps(self, remote: RemoteLog) -> None:
         log = self.log
@@ -328,17 +359,18 @@ class TieredPartition:
     def _expire(self, remote: RemoteLog) -> None:
         """Move the log start past the remote segments that retention allows to delete. They are deleted after that."""
         log, now = self.log, self._services.clock.monotonic_ms()
-        if now < self._next_expiry or log.pinned or not log.config.delete:
+        if now < self._next_expiry:
             return
         self._next_expiry = Millis(now + RETENTION_MS)
-        oldest = tuple(islice(remote, EXPIRED_MAX))
-        behind = sum(each.size for each in log.segments if each.base_offset >= remote.copied_end)
+        if log.pinned or not log.config.delete:
+            return
+        local_only = sum(each.size for each in log.segments if each.base_offset >= remote.copied_end)
         expiry = remote_expiry(
-            oldest,
+            islice(remote, EXPIRED_MAX),
             log.config,
             now=self._services.clock.wall_ms(),
             log_start=log.log_start_offset,
-            local_only_bytes=behind + remote.size - sum(each.log_size for each in oldest),
+            size=local_only + remote.size,
             limit=log.high_watermark,
         )
         if expiry.log_start > log.log_start_offset:

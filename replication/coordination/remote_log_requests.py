@@ -5,6 +5,8 @@ Source: KIP-405, RemoteLogMetadataManager.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.tiering.remote_segment import ObjectSection, RemoteSegment, RemoteSegmentId
 from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset, PartitionKey
 from tidelog.values import dataclass
@@ -80,6 +82,8 @@ class ListRemoteSegments:
     """That of the last segment of the page before; None for the first page."""
     limit: int = 100
     """At most SEGMENTS_MAX. Each takes 40 us of the coordinator's loop, and as much of the leader's."""
+    ends_behind: Offset = Offset(0)
+    """Only segments that end behind this offset: what a follower knows already is not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,27 @@ class RemoteObject:
 
     key: PartitionKey
     segment_id: RemoteSegmentId
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRemoteLogs:
+    """Pages of many partitions. Answered by RemoteSegmentsPages. Followers ask for all their partitions with the same
+    coordinator at once: most have nothing new."""
+
+    lists: tuple[ListRemoteSegments, ...]
+    """At most FOLLOWED_MAX."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegmentsPages:
+    """The pages, in the order of the request. Together they have a bounded number of segments: behind it they are empty
+    and have more."""
+
+    pages: tuple[RemoteSegmentsPage, ...]
+
+
+FOLLOWED_MAX: Final = 500
+"""Partitions in one request of a follower: 30 kB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ Source: Kafka's RemoteLogManager.cleanupExpiredRemoteLogSegments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from storage.log_config import LogConfig
@@ -27,19 +27,17 @@ class RemoteExpiry(NamedTuple):
 
 
 def remote_expiry(
-    segments: Sequence[RemoteSegment],
+    segments: Iterable[RemoteSegment],
     config: LogConfig,
     *,
     now: Millis,
     log_start: Offset,
-    local_only_bytes: int,
+    size: int,
     limit: Offset,
 ) -> RemoteExpiry:
-    """The segments to delete. segments: those whose copy has finished, by start offset. local_only_bytes: of the local
-    segments behind the last of them."""
-    too_much = -1
-    if config.retention_bytes >= 0:
-        too_much = sum(each.log_size for each in segments) + local_only_bytes - config.retention_bytes
+    """The segments to delete. segments: those whose copy has finished, by start offset; no more are taken than expire,
+    and one. size: bytes of both tiers together."""
+    too_much = size - config.retention_bytes if config.retention_bytes >= 0 else -1
     start = log_start
     expired: list[RemoteSegment] = []
     for segment in segments:

@@ -269,6 +269,9 @@ def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransac
         "RemoteLogs.DeleteRemoteSegments": remote_logs_pb2.DeleteRemoteSegmentsRequest(leader=leader),
         "RemoteLogs.ListRemoteSegments": remote_logs_pb2.ListRemoteSegmentsRequest(topic_id=bytes(16)),
         "RemoteLogs.FindOrphans": remote_logs_pb2.FindOrphansRequest(),
+        "RemoteLogs.FollowRemoteLogs": remote_logs_pb2.FollowRemoteLogsRequest(
+            lists=[remote_logs_pb2.ListRemoteSegmentsRequest(topic_id=bytes(16))]
+        ),
         "Controller.RecordTopicSnapshot": controller_pb2.RecordTopicSnapshotRequest(snapshot_id=bytes(16)),
         "Admin.CreateTopicSnapshot": admin_pb2.CreateTopicSnapshotRequest(name=SNAPSHOT, topics=[TOPIC], keep_ms=1),
         "Admin.DescribeTopicSnapshots": admin_pb2.DescribeTopicSnapshotsRequest(names=[SNAPSHOT]),

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
+from node.coordinators.object_remover import StoreCalls
+from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
+from node.replicas.replica_manager import ReplicaManager
 from node.tiering.remote_log_client import RemoteLogClient
+from node.tiering.remote_tier import TICK_MS, RemoteTier
 from node.tiering.tiered_partition import Superseded, TieredPartition, TierServices
+from node.tiering_settings import TieringConfig
 from replication.coordination.coordinator_machine import Instant
 from replication.coordination.remote_log_requests import (
+    FOLLOWED_MAX,
     BeginCopy,
     BeginRemoteLog,
     DeleteRemoteSegments,
     FinishCopy,
+    FollowRemoteLogs,
     ListRemoteSegments,
     RemoteSegmentsPage,
+    RemoteSegmentsPages,
     SegmentPlace,
 )
 from replication.coordination.tiering.remote_log import RemoteLog
@@ -32,11 +42,11 @@ from storage.log.log import Log
 from testbed.fake_object_store import FakeObjectStore
 from tests.replication.transaction_world import image
 from tests.storage.filled_logs import filled
-from tests.storage.workbench import SMALL, TP, Bench
+from tests.storage.workbench import NOW, SMALL, TP, Bench
 from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError
 from tidelog.tiering.remote_segment import RemoteSegmentState
-from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionKey
+from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey
 
 TIERED = replace(SMALL, remote_storage=True)
 IMAGE = image({"orders": 1})
@@ -56,8 +66,8 @@ class HeldDirectory:
 
 
 @dataclass
-class LedReplica:
-    """What a tiered partition sees of a replica that leads."""
+class SeenReplica:
+    """What a tiered partition sees of a replica, by default of one that leads."""
 
     log: Log
     directory: HeldDirectory
@@ -65,7 +75,7 @@ class LedReplica:
     name: object = TP
     leader_epoch: LeaderEpoch = LeaderEpoch(1)
     remote: RemoteLog | None = None
-    role: LeaderReplica | None = field(default_factory=lambda: LeaderReplica.__new__(LeaderReplica))
+    role: LeaderReplica | FollowerReplica | None = field(default_factory=lambda: LeaderReplica.__new__(LeaderReplica))
 
     def end_role(self) -> None:
         """As `Replica._end_role`."""
@@ -80,6 +90,7 @@ class Coordinator:
         self.now = Instant(Millis(0), Millis(1))
         self.machine.loaded(IMAGE, 0, self.now)
         self.requests: list[object] = []
+        self.config, self.sweeps_here = TieringConfig(), False
         self.answered: Callable[[object], None] = lambda _request: None
 
     async def ensure_topic(self) -> None:
@@ -90,6 +101,13 @@ class Coordinator:
 
     async def pages(self, key: PartitionKey, after: SegmentPlace | None) -> AsyncIterator[RemoteSegmentsPage]:
         yield self._ask(ListRemoteSegments(key, after))
+
+    def coordinator_of(self, _key: PartitionKey) -> PartitionIndex:
+        return PartitionIndex(0)
+
+    async def first_pages(self, lists: Sequence[ListRemoteSegments]) -> tuple[RemoteSegmentsPage, ...]:
+        answer: RemoteSegmentsPages = self._ask(FollowRemoteLogs(tuple(lists)))
+        return answer.pages
 
     def _ask(self, request: object) -> Any:
         decision = self.machine.handle(request, self.now)
@@ -116,7 +134,7 @@ class World:
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.bench.directory.write_checkpoints()
         self.directory = HeldDirectory(self.bench.directory)
-        self.replica = LedReplica(self.log, self.directory)
+        self.replica = SeenReplica(self.log, self.directory)
         self.coordinator, self.store = Coordinator(), FakeObjectStore()
         self._rng = random.Random(7)
         self.partition = self.new_partition()
@@ -134,6 +152,12 @@ class World:
             log_start_moved=lambda _log: None,
         )
         return TieredPartition(cast("Replica", self.replica), services)
+
+    def following(self, bench: Bench) -> TieredPartition:
+        """A replica with this log follows from now on."""
+        role = FollowerReplica.__new__(FollowerReplica)
+        self.replica = SeenReplica(bench.log, HeldDirectory(bench.directory), role=role)
+        return self.new_partition()
 
     async def copy_all(self) -> None:
         """Steps until nothing is left to copy."""
@@ -239,3 +263,104 @@ async def test_segments_are_deleted_once_the_log_start_is_durably_behind_them() 
     await world.partition.step()
     (deletion,) = [each for each in world.coordinator.requests if isinstance(each, DeleteRemoteSegments)]
     assert deletion.log_start is not None and deletion.log_start.start_offset == start
+
+
+async def follow(partition: TieredPartition, coordinator: Coordinator) -> RemoteSegmentsPage:
+    """What a follower is told, and does with it."""
+    asked = partition.next_list()
+    (page,) = await coordinator.first_pages([asked])
+    await partition.follow(asked, page)
+    return page
+
+
+async def test_a_follower_is_told_only_what_it_does_not_know() -> None:
+    world = World()
+    await world.partition.step()  # it lists
+    await world.partition.step()  # and copies one
+    bench = filled(bench=Bench(TIERED))
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    follower = world.following(bench)
+    assert len((await follow(follower, world.coordinator)).segments) == 1
+    first = world.log.segments[1].base_offset
+    assert (bench.log.copied_end, world.replica.remote is not None) == (first, True)
+    assert (await follow(follower, world.coordinator)).segments == ()
+    await world.copy_all()
+    assert len((await follow(follower, world.coordinator)).segments) == len(world.log.segments) - 2
+    assert bench.log.copied_end == world.log.copied_end
+
+
+async def test_a_follower_takes_over_nothing_behind_its_high_watermark() -> None:
+    """There its log may differ from the leader's."""
+    world = World()
+    await world.copy_all()
+    bench = filled(bench=Bench(TIERED))
+    second = bench.log.segments[2].base_offset
+    bench.log.advance_high_watermark(Offset(second + 1))
+    follower = world.following(bench)
+    await follow(follower, world.coordinator)
+    assert bench.log.copied_end == second
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    await follow(follower, world.coordinator)
+    assert bench.log.copied_end == world.log.copied_end
+
+
+class Manager:
+    """What the tier sees of a replica manager."""
+
+    node_id, remote_starts = NodeId(1), None
+
+    def __init__(self, replicas: Sequence[SeenReplica]) -> None:
+        self._replicas = replicas
+
+    def partitions(self) -> Sequence[SeenReplica]:
+        return self._replicas
+
+    def log_start_moved(self, _log: Log) -> None:
+        pass
+
+
+class OneLook:
+    """A clock on which the second look never comes."""
+
+    def __init__(self) -> None:
+        self.looked = asyncio.Event()
+
+    def monotonic_ms(self) -> Millis:
+        return Millis(1)
+
+    def wall_ms(self) -> Millis:
+        return NOW
+
+    async def sleep_ms(self, duration: int) -> None:
+        await MachineClock().sleep_ms(0)
+        if duration == TICK_MS:
+            self.looked.set()
+            await asyncio.Event().wait()
+
+
+async def test_followers_of_many_partitions_send_few_requests() -> None:
+    bench = filled(bench=Bench(TIERED))
+    role = FollowerReplica.__new__(FollowerReplica)
+    replicas = [
+        SeenReplica(
+            bench.log, HeldDirectory(bench.directory), key=PartitionKey(KEY.topic_id, PartitionIndex(number)), role=role
+        )
+        for number in range(2 * FOLLOWED_MAX + 1)
+    ]
+    coordinator, clock = Coordinator(), OneLook()
+    tier = RemoteTier(
+        cast("ReplicaManager", Manager(replicas)),
+        cast("RemoteLogClient", coordinator),
+        StoreCalls(FakeObjectStore(), InlineExecutor()),
+        clock=clock,
+        rng=random.Random(7),
+        pause_ms=lambda _ms: None,
+    )
+    running = asyncio.get_running_loop().create_task(tier.run())
+    await clock.looked.wait()
+    while any(each.remote is None for each in replicas):
+        await clock.sleep_ms(0)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert [len(each.lists) for each in coordinator.requests if isinstance(each, FollowRemoteLogs)] == [500, 500, 1]

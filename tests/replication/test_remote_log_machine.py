@@ -16,17 +16,20 @@ from replication.coordination.coordinator_machine import CoordinatorMachine, Dec
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS
 from replication.coordination.remote_log_requests import (
+    FOLLOWED_MAX,
     BeginCopy,
     BeginRemoteLog,
     DeleteRemoteSegments,
     FindOrphans,
     FinishCopy,
+    FollowRemoteLogs,
     ListRemoteSegments,
     ObjectsRemoved,
     RemoteLogChanged,
     RemoteLogLeader,
     RemoteObject,
     RemoteSegmentsPage,
+    RemoteSegmentsPages,
     RemoveObjects,
     SegmentPlace,
 )
@@ -280,6 +283,39 @@ def test_the_log_start_of_a_deletion_is_recorded_for_the_next_leader(coordinator
     unclean = EpochStart(LeaderEpoch(4), Offset(7))
     coordinator.ask(DeleteRemoteSegments(leader(4, node=2), (), unclean))
     assert log_start() == unclean, "the log of another leader"
+
+
+def test_followers_ask_for_many_partitions_at_once_and_are_told_what_they_do_not_know(coordinator: Coordinator) -> None:
+    """The segments of one answer are bounded: for the others, the follower asks again."""
+    other = PartitionKey(ORDERS.topic_id, PartitionIndex(1))
+    for by in (leader(3), leader(3, partition=other)):
+        coordinator.ask(BeginRemoteLog(by))
+        for number in range(3):
+            coordinator.copy(segment(10 * by.key.partition + number, 10 * number, 10 * number + 10, by), by)
+
+    def pages(*lists: ListRemoteSegments) -> list[tuple[list[int], bool]]:
+        answer = coordinator.ask(FollowRemoteLogs(lists))
+        assert isinstance(answer, RemoteSegmentsPages)
+        return [([each.start_offset for each in page.segments], page.has_more) for page in answer.pages]
+
+    known = ListRemoteSegments(other, ends_behind=Offset(20))
+    assert pages(ListRemoteSegments(ORDERS), known) == [([0, 10, 20], False), ([20], False)]
+    assert pages(replace(known, ends_behind=Offset(30))) == [([], False)]
+    unknown = ListRemoteSegments(PartitionKey(ORDERS.topic_id, PartitionIndex(2)))
+    assert pages(unknown, ListRemoteSegments(ORDERS, limit=1)) == [([], False), ([0], True)]
+    for lists in ((), (known,) * (FOLLOWED_MAX + 1)):
+        with pytest.raises(InvalidRequest, match="1 to 500"):
+            pages(*lists)
+
+
+def test_an_answer_to_followers_has_a_bounded_number_of_segments(coordinator: Coordinator) -> None:
+    by = leader(3)
+    for number in range(300):
+        coordinator.copy(segment(number, number, number + 1, by), by)
+    answer = coordinator.ask(FollowRemoteLogs((ListRemoteSegments(ORDERS),) * 5))
+    assert isinstance(answer, RemoteSegmentsPages)
+    found = [(len(page.segments), page.has_more) for page in answer.pages]
+    assert found == [(300, False)] * 3 + [(100, True), (0, True)]
 
 
 def test_segments_of_a_deleted_topic_are_deleted_and_forgotten_in_bounded_steps() -> None:

@@ -172,24 +172,25 @@ def store_fails_now_and_then(sim: Simulation) -> None:
 def uncommitted_records_are_not_copied(sim: Simulation) -> None:
     """The followers stop fetching: what only the leader has fills segments, and none of them is copied. Another leader
     follows, without these records."""
-    start(sim)
-    leader, others = sim.leader(TOPIC), sim.followers(TOPIC)
-    fill(sim, "a", 3)
+    start(sim, partitions=3)
+    p = sim.led_by(TOPIC, 1)  # node 0 may be the only voter
+    leader, others = 1, sim.followers(TOPIC, p)
+    fill(sim, "a", 3, p)
     held = [sim.hold("Data.FetchStream", source=leader, target=node, part="answer") for node in others]
     sim.run_for(0.2)
     client = sim.client()
     for number in range(6):
         value = f"b{number} ".encode().ljust(400, b".")
-        sim.produce(TOPIC, value, acks="1", client=client)
-    sim.run_until(lambda: end(sim, leader, 0) == 9, within=3, what="the leader alone has them")
+        sim.produce(TOPIC, value, partition=p, acks="1", client=client)
+    sim.run_until(lambda: end(sim, leader, p) == 9, within=3, what="the leader alone has them")
     sim.run_for(1.5)
-    assert copied_end(sim) <= 3
+    assert copied_end(sim, p) <= 3
     sim.kill(leader)
     for each in held:
         each.release()
-    sim.run_until(lambda: any(leads(sim, node, 0) for node in others), what="another one leads")
-    fill(sim, "c", 4)
-    ends_well(sim, 6)
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another one leads")
+    fill(sim, "c", 4, p)
+    ends_well(sim, 6, p)
 
 
 # --- leaders ----------------------------------------------------------------------------------------------------------

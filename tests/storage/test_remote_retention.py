@@ -43,7 +43,12 @@ def ends(
     segments: list[RemoteSegment], config: LogConfig, *, log_start: int = 0, local: int = 0, limit: int = 99
 ) -> list[int]:
     found = remote_expiry(
-        segments, config, now=NOW, log_start=Offset(log_start), local_only_bytes=local, limit=Offset(limit)
+        segments,
+        config,
+        now=NOW,
+        log_start=Offset(log_start),
+        size=sum(each.log_size for each in segments) + local,
+        limit=Offset(limit),
     )
     assert found.log_start == max([log_start, *(each.end_offset for each in found.expired)])
     return [each.end_offset for each in found.expired]

@@ -58,6 +58,8 @@ class RemoteLog:
         """The largest number of offsets of a segment: a segment with an offset begins at most so far before it."""
         self.copied_end = local_start
         """Every offset from the local log start up to this one is in a segment."""
+        self.end = local_start
+        """Where the last segment ends: behind `copied_end` if there is a gap between."""
         self.is_whole = False
         """True once every segment is known: an offset that none has is lost. False: it may be copied meanwhile."""
         self.size = 0
@@ -90,6 +92,7 @@ class RemoteLog:
         if segment.segment_id not in self._table:
             self.size += segment.log_size
         self._table.put(segment)
+        self.end = max(self.end, segment.end_offset)
         self._longest = max(self._longest, segment.end_offset - segment.start_offset)
         if segment.start_offset <= self.copied_end:
             self.copied_end = max(self.copied_end, segment.end_offset)

@@ -36,17 +36,20 @@ from replication.coordination.remote_log_records import (
     segment_record,
 )
 from replication.coordination.remote_log_requests import (
+    FOLLOWED_MAX,
     BeginCopy,
     BeginRemoteLog,
     DeleteRemoteSegments,
     FindOrphans,
     FinishCopy,
+    FollowRemoteLogs,
     ListRemoteSegments,
     ObjectsRemoved,
     OrphansFound,
     RemoteLogChanged,
     RemoteLogLeader,
     RemoteSegmentsPage,
+    RemoteSegmentsPages,
     RemoveObjects,
     SegmentPlace,
 )
@@ -195,6 +198,8 @@ class RemoteLogMachine:
                     return self._delete_for_leader(request, now)
                 case ListRemoteSegments():
                     return Decision(self._page(request))
+                case FollowRemoteLogs():
+                    return Decision(self._pages(request))
                 case FindOrphans():
                     return Decision(self._orphans(request))
                 case ObjectsRemoved():
@@ -276,9 +281,23 @@ class RemoteLogMachine:
         known = self._partitions.get(request.key)
         if known is None:
             return RemoteSegmentsPage((), has_more=False, leader_epoch=NO_LEADER_EPOCH)
-        found = tuple(islice(known.segments.following(request.after), request.limit + 1))
+        found = tuple(islice(known.segments.following(request.after, request.ends_behind), request.limit + 1))
         has_more = len(found) > request.limit
         return RemoteSegmentsPage(found[: request.limit], has_more, known.leader_epoch, known.log_start)
+
+    def _pages(self, request: FollowRemoteLogs) -> RemoteSegmentsPages:
+        if not 1 <= len(request.lists) <= FOLLOWED_MAX:
+            raise InvalidRequest(
+                f"remote segments of {len(request.lists)} partitions are asked for: 1 to {FOLLOWED_MAX}"
+            )
+        pages, left = [], SEGMENTS_MAX
+        for asked in request.lists:
+            if left > 0:
+                pages.append(self._page(replace(asked, limit=min(asked.limit, left))))
+                left -= len(pages[-1].segments)
+            else:
+                pages.append(RemoteSegmentsPage((), has_more=True, leader_epoch=NO_LEADER_EPOCH))
+        return RemoteSegmentsPages(tuple(pages))
 
     def _orphans(self, request: FindOrphans) -> OrphansFound:
         return OrphansFound(

@@ -72,10 +72,11 @@ class SegmentTable:
         known = self._values.get(segment_id.bytes)
         return None if known is None else self._decode(segment_id, known[1])
 
-    def following(self, after: SegmentPlace | None) -> Iterator[RemoteSegment]:
-        """The segments behind one that need not be known any more, in order; all without one. The table must not change
-        meanwhile."""
-        return map(self._at, range(self._behind(after), len(self._order)))
+    def following(self, after: SegmentPlace | None, ends_behind: Offset = Offset(0)) -> Iterator[RemoteSegment]:
+        """The segments behind one that need not be known any more, in order; all without one. Only those that end
+        behind this offset. The table must not change meanwhile."""
+        ends = self._ends
+        return (self._at(number) for number in range(self._behind(after), len(ends)) if ends[number] > ends_behind)
 
     def following_offset(self, offset: Offset) -> Iterator[RemoteSegment]:
         """As `following`: the segments that begin at an offset or behind it."""

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.protocol.v1 import common_pb2 as tidelog_dot_protocol_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tidelog/protocol/v1/remote_logs.proto\x12\ntidelog.v1\x1a tidelog/protocol/v1/common.proto\"]\n\x0fRemoteLogLeader\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\x05\"D\n\x15\x42\x65ginRemoteLogRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\"\x12\n\x10RemoteLogChanged\"k\n\x10\x42\x65ginCopyRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\x12*\n\x07segment\x18\x02 \x01(\x0b\x32\x19.tidelog.v1.RemoteSegment\"\x81\x01\n\x11\x46inishCopyRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\x12\x12\n\nsegment_id\x18\x02 \x01(\x0c\x12+\n\x08sections\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.ObjectSection\"\x9d\x01\n\x1b\x44\x65leteRemoteSegmentsRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\x12\x13\n\x0bsegment_ids\x18\x02 \x03(\x0c\x12.\n\tlog_start\x18\x03 \x01(\x0b\x32\x16.tidelog.v1.EpochStartH\x00\x88\x01\x01\x42\x0c\n\n_log_start\"\x87\x01\n\x19ListRemoteSegmentsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12,\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x18.tidelog.v1.SegmentPlaceH\x00\x88\x01\x01\x12\r\n\x05limit\x18\x04 \x01(\x05\x42\x08\n\x06_after\"8\n\x0cSegmentPlace\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x03\x12\x12\n\nsegment_id\x18\x02 \x01(\x0c\"\xa7\x01\n\x12RemoteSegmentsPage\x12+\n\x08segments\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.RemoteSegment\x12\x10\n\x08has_more\x18\x02 \x01(\x08\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12.\n\tlog_start\x18\x04 \x01(\x0b\x32\x16.tidelog.v1.EpochStartH\x00\x88\x01\x01\x42\x0c\n\n_log_start\"?\n\x12\x46indOrphansRequest\x12)\n\x07objects\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.RemoteObject\"G\n\x0cRemoteObject\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nsegment_id\x18\x03 \x01(\x0c\"9\n\x0cOrphansFound\x12)\n\x07objects\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.RemoteObject\"\xbe\x02\n\rRemoteSegment\x12\x12\n\nsegment_id\x18\x01 \x01(\x0c\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12-\n\rleader_epochs\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.EpochStart\x12\x15\n\rmax_timestamp\x18\x07 \x01(\x03\x12\x10\n\x08log_size\x18\x08 \x01(\x03\x12\x11\n\tcopied_in\x18\t \x01(\x05\x12\x0f\n\x07node_id\x18\n \x01(\x05\x12\x12\n\nchanged_ms\x18\x0b \x01(\x03\x12\r\n\x05state\x18\x0c \x01(\x05\x12+\n\x08sections\x18\r \x03(\x0b\x32\x19.tidelog.v1.ObjectSection\"G\n\rObjectSection\x12\x0c\n\x04kind\x18\x01 \x01(\x05\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x0b\n\x03\x63rc\x18\x04 \x01(\r2\xf8\x03\n\nRemoteLogs\x12Q\n\x0e\x42\x65ginRemoteLog\x12!.tidelog.v1.BeginRemoteLogRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12G\n\tBeginCopy\x12\x1c.tidelog.v1.BeginCopyRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12I\n\nFinishCopy\x12\x1d.tidelog.v1.FinishCopyRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12]\n\x14\x44\x65leteRemoteSegments\x12\'.tidelog.v1.DeleteRemoteSegmentsRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12[\n\x12ListRemoteSegments\x12%.tidelog.v1.ListRemoteSegmentsRequest\x1a\x1e.tidelog.v1.RemoteSegmentsPage\x12G\n\x0b\x46indOrphans\x12\x1e.tidelog.v1.FindOrphansRequest\x1a\x18.tidelog.v1.OrphansFoundb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tidelog/protocol/v1/remote_logs.proto\x12\ntidelog.v1\x1a tidelog/protocol/v1/common.proto\"]\n\x0fRemoteLogLeader\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\x05\"D\n\x15\x42\x65ginRemoteLogRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\"\x12\n\x10RemoteLogChanged\"k\n\x10\x42\x65ginCopyRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\x12*\n\x07segment\x18\x02 \x01(\x0b\x32\x19.tidelog.v1.RemoteSegment\"\x81\x01\n\x11\x46inishCopyRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\x12\x12\n\nsegment_id\x18\x02 \x01(\x0c\x12+\n\x08sections\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.ObjectSection\"\x9d\x01\n\x1b\x44\x65leteRemoteSegmentsRequest\x12+\n\x06leader\x18\x01 \x01(\x0b\x32\x1b.tidelog.v1.RemoteLogLeader\x12\x13\n\x0bsegment_ids\x18\x02 \x03(\x0c\x12.\n\tlog_start\x18\x03 \x01(\x0b\x32\x16.tidelog.v1.EpochStartH\x00\x88\x01\x01\x42\x0c\n\n_log_start\"\x9c\x01\n\x19ListRemoteSegmentsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12,\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x18.tidelog.v1.SegmentPlaceH\x00\x88\x01\x01\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x13\n\x0b\x65nds_behind\x18\x05 \x01(\x03\x42\x08\n\x06_after\"O\n\x17\x46ollowRemoteLogsRequest\x12\x34\n\x05lists\x18\x01 \x03(\x0b\x32%.tidelog.v1.ListRemoteSegmentsRequest\"D\n\x13RemoteSegmentsPages\x12-\n\x05pages\x18\x01 \x03(\x0b\x32\x1e.tidelog.v1.RemoteSegmentsPage\"8\n\x0cSegmentPlace\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x03\x12\x12\n\nsegment_id\x18\x02 \x01(\x0c\"\xa7\x01\n\x12RemoteSegmentsPage\x12+\n\x08segments\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.RemoteSegment\x12\x10\n\x08has_more\x18\x02 \x01(\x08\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12.\n\tlog_start\x18\x04 \x01(\x0b\x32\x16.tidelog.v1.EpochStartH\x00\x88\x01\x01\x42\x0c\n\n_log_start\"?\n\x12\x46indOrphansRequest\x12)\n\x07objects\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.RemoteObject\"G\n\x0cRemoteObject\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nsegment_id\x18\x03 \x01(\x0c\"9\n\x0cOrphansFound\x12)\n\x07objects\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.RemoteObject\"\xbe\x02\n\rRemoteSegment\x12\x12\n\nsegment_id\x18\x01 \x01(\x0c\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12-\n\rleader_epochs\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.EpochStart\x12\x15\n\rmax_timestamp\x18\x07 \x01(\x03\x12\x10\n\x08log_size\x18\x08 \x01(\x03\x12\x11\n\tcopied_in\x18\t \x01(\x05\x12\x0f\n\x07node_id\x18\n \x01(\x05\x12\x12\n\nchanged_ms\x18\x0b \x01(\x03\x12\r\n\x05state\x18\x0c \x01(\x05\x12+\n\x08sections\x18\r \x03(\x0b\x32\x19.tidelog.v1.ObjectSection\"G\n\rObjectSection\x12\x0c\n\x04kind\x18\x01 \x01(\x05\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x0b\n\x03\x63rc\x18\x04 \x01(\r2\xd2\x04\n\nRemoteLogs\x12Q\n\x0e\x42\x65ginRemoteLog\x12!.tidelog.v1.BeginRemoteLogRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12G\n\tBeginCopy\x12\x1c.tidelog.v1.BeginCopyRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12I\n\nFinishCopy\x12\x1d.tidelog.v1.FinishCopyRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12]\n\x14\x44\x65leteRemoteSegments\x12\'.tidelog.v1.DeleteRemoteSegmentsRequest\x1a\x1c.tidelog.v1.RemoteLogChanged\x12[\n\x12ListRemoteSegments\x12%.tidelog.v1.ListRemoteSegmentsRequest\x1a\x1e.tidelog.v1.RemoteSegmentsPage\x12G\n\x0b\x46indOrphans\x12\x1e.tidelog.v1.FindOrphansRequest\x1a\x18.tidelog.v1.OrphansFound\x12X\n\x10\x46ollowRemoteLogs\x12#.tidelog.v1.FollowRemoteLogsRequest\x1a\x1f.tidelog.v1.RemoteSegmentsPagesb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,21 +45,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETEREMOTESEGMENTSREQUEST']._serialized_start=514
   _globals['_DELETEREMOTESEGMENTSREQUEST']._serialized_end=671
   _globals['_LISTREMOTESEGMENTSREQUEST']._serialized_start=674
-  _globals['_LISTREMOTESEGMENTSREQUEST']._serialized_end=809
-  _globals['_SEGMENTPLACE']._serialized_start=811
-  _globals['_SEGMENTPLACE']._serialized_end=867
-  _globals['_REMOTESEGMENTSPAGE']._serialized_start=870
-  _globals['_REMOTESEGMENTSPAGE']._serialized_end=1037
-  _globals['_FINDORPHANSREQUEST']._serialized_start=1039
-  _globals['_FINDORPHANSREQUEST']._serialized_end=1102
-  _globals['_REMOTEOBJECT']._serialized_start=1104
-  _globals['_REMOTEOBJECT']._serialized_end=1175
-  _globals['_ORPHANSFOUND']._serialized_start=1177
-  _globals['_ORPHANSFOUND']._serialized_end=1234
-  _globals['_REMOTESEGMENT']._serialized_start=1237
-  _globals['_REMOTESEGMENT']._serialized_end=1555
-  _globals['_OBJECTSECTION']._serialized_start=1557
-  _globals['_OBJECTSECTION']._serialized_end=1628
-  _globals['_REMOTELOGS']._serialized_start=1631
-  _globals['_REMOTELOGS']._serialized_end=2135
+  _globals['_LISTREMOTESEGMENTSREQUEST']._serialized_end=830
+  _globals['_FOLLOWREMOTELOGSREQUEST']._serialized_start=832
+  _globals['_FOLLOWREMOTELOGSREQUEST']._serialized_end=911
+  _globals['_REMOTESEGMENTSPAGES']._serialized_start=913
+  _globals['_REMOTESEGMENTSPAGES']._serialized_end=981
+  _globals['_SEGMENTPLACE']._serialized_start=983
+  _globals['_SEGMENTPLACE']._serialized_end=1039
+  _globals['_REMOTESEGMENTSPAGE']._serialized_start=1042
+  _globals['_REMOTESEGMENTSPAGE']._serialized_end=1209
+  _globals['_FINDORPHANSREQUEST']._serialized_start=1211
+  _globals['_FINDORPHANSREQUEST']._serialized_end=1274
+  _globals['_REMOTEOBJECT']._serialized_start=1276
+  _globals['_REMOTEOBJECT']._serialized_end=1347
+  _globals['_ORPHANSFOUND']._serialized_start=1349
+  _globals['_ORPHANSFOUND']._serialized_end=1406
+  _globals['_REMOTESEGMENT']._serialized_start=1409
+  _globals['_REMOTESEGMENT']._serialized_end=1727
+  _globals['_OBJECTSECTION']._serialized_start=1729
+  _globals['_OBJECTSECTION']._serialized_end=1800
+  _globals['_REMOTELOGS']._serialized_start=1803
+  _globals['_REMOTELOGS']._serialized_end=2397
 # @@protoc_insertion_point(module_scope)

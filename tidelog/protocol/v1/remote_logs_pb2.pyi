@@ -195,12 +195,15 @@ class ListRemoteSegmentsRequest(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    ENDS_BEHIND_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """of the partition"""
     partition: _builtins.int
     """index of the partition"""
     limit: _builtins.int
     """1 to 1,000"""
+    ends_behind: _builtins.int
+    """only segments that end behind this offset"""
     @_builtins.property
     def after(self) -> Global___SegmentPlace:
         """the last segment of the page before"""
@@ -212,16 +215,61 @@ class ListRemoteSegmentsRequest(_message.Message):
         partition: _builtins.int = ...,
         after: Global___SegmentPlace | None = ...,
         limit: _builtins.int = ...,
+        ends_behind: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after", "limit", b"limit", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after", "ends_behind", b"ends_behind", "limit", b"limit", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
     _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
 
 Global___ListRemoteSegmentsRequest: _TypeAlias = ListRemoteSegmentsRequest  # noqa: Y015
+
+@_typing.final
+class FollowRemoteLogsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LISTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lists(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListRemoteSegmentsRequest]:
+        """at most 500"""
+
+    def __init__(
+        self,
+        *,
+        lists: _abc.Iterable[Global___ListRemoteSegmentsRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lists", b"lists"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowRemoteLogsRequest: _TypeAlias = FollowRemoteLogsRequest  # noqa: Y015
+
+@_typing.final
+class RemoteSegmentsPages(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pages(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteSegmentsPage]:
+        """in the order of the request"""
+
+    def __init__(
+        self,
+        *,
+        pages: _abc.Iterable[Global___RemoteSegmentsPage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pages", b"pages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteSegmentsPages: _TypeAlias = RemoteSegmentsPages  # noqa: Y015
 
 @_typing.final
 class SegmentPlace(_message.Message):

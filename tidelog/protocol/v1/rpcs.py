@@ -267,3 +267,6 @@ REMOTE_LOGS_LIST_REMOTE_SEGMENTS: Final = Method(
 REMOTE_LOGS_FIND_ORPHANS: Final = Method(
     REMOTE_LOGS, "FindOrphans", remote_logs_pb2.FindOrphansRequest, remote_logs_pb2.OrphansFound, CallKind.UNARY
 )
+REMOTE_LOGS_FOLLOW_REMOTE_LOGS: Final = Method(
+    REMOTE_LOGS, "FollowRemoteLogs", remote_logs_pb2.FollowRemoteLogsRequest, remote_logs_pb2.RemoteSegmentsPages, CallKind.UNARY
+)
