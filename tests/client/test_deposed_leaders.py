@@ -86,7 +86,7 @@ def test_a_planned_epoch_newer_than_the_metadata_makes_the_metadata_stale() -> N
     """A range that was planned in epoch 1 is not checked with the leader of epoch 0."""
     session = RequestSession()
     planned = FixedRange(TopicId(UUID(int=1)), Offset(0), Offset(10), LeaderEpoch(1))
-    session.core.assign_range(key(), planned)
+    session.core.add_range(key(), planned)
     session.tick()
     assert session.lead(node=0, epoch=0) == []
     assert session.tick(500) == [FindLeader(key(), is_outdated=True)]

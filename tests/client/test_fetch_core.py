@@ -488,7 +488,7 @@ def test_a_new_leader_names_its_own_preferred_replica() -> None:
 def planned(start: int = 4, end: int = 10, epoch: int = 1) -> RequestSession:
     """A reader of a fixed range in leader epoch 2: the leader was queried for the planned epoch."""
     session = RequestSession()
-    session.core.assign_range(key(), FixedRange(TOPIC_ID, Offset(start), Offset(end), LeaderEpoch(epoch)))
+    session.core.add_range(key(), FixedRange(TOPIC_ID, Offset(start), Offset(end), LeaderEpoch(epoch)))
     session.tick()
     (check,) = session.lead(epoch=2)
     assert isinstance(check, CheckEpoch)
@@ -553,7 +553,7 @@ def test_an_empty_answer_that_ends_at_an_open_transaction_is_no_gap() -> None:
 
 def test_a_topic_created_again_is_not_read_as_the_planned_one() -> None:
     session = RequestSession()
-    session.core.assign_range(key(), FixedRange(TOPIC_ID, Offset(0), Offset(5), NO_LEADER_EPOCH))
+    session.core.add_range(key(), FixedRange(TOPIC_ID, Offset(0), Offset(5), NO_LEADER_EPOCH))
     session.tick()
     session.lead(topic_id=TopicId(UUID(int=2)))
     assert isinstance(session.cursor().error, InconsistentTopicId)

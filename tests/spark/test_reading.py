@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread, until
 from tests.record_values import fetched
 from tests.spark.reading_tasks import fill, offset_range, task_offsets
 from tidelog.client import fetch_core
@@ -136,6 +136,29 @@ def test_a_task_of_many_short_ranges_asks_for_their_leaders_once() -> None:
         ]
         assert rows == expected
         assert sum(len(node.metadata_requests) for node in cluster.nodes) == 1
+
+
+def test_the_short_ranges_of_a_task_are_fetched_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A micro-batch of a few records would else take two round trips for each partition."""
+    monkeypatch.setattr(range_batches, "RangeReader", partial(RangeReader, patience_ms=5_000))
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders", 4)
+        for index, partition in enumerate(cluster.topics["orders"].partitions):
+            partition.append(build_batch([Record(Offset(0), Millis(1), None, b"%d" % index)]))
+        asked = set[int]()
+        for node in cluster.nodes:
+
+            async def serve_all(stream: Any, request: Any, entry: Any, serve: Any = node._fetch) -> None:
+                asked.add(entry.partition)
+                async with asyncio.timeout(5):
+                    await until(lambda: asked == {0, 1, 2, 3})
+                await serve(stream, request, entry)
+
+            node._fetch = serve_all  # type: ignore[method-assign]
+        ranges = [offset_range(cluster, "orders", index, 0, 1) for index in range(4)]
+        options = parse_batch_options({"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders"})
+        read = TidelogReader(options, ("value",)).read(TaskRanges(tuple(ranges)))
+        assert [row["value"] for batch in read for row in batch.to_pylist()] == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("damage", [value_flipped, size_negative])

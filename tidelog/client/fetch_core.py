@@ -138,11 +138,12 @@ class FetchCore:
             if cursor is not None:
                 cursor.drop()
 
-    def assign_range(self, topic_partition: TopicPartition, planned: FixedRange) -> Cursor:
-        """Replace the assignment by one range; must be followed by TimePassed. Returns its cursor, at the start."""
+    def add_range(self, topic_partition: TopicPartition, planned: FixedRange) -> Cursor:
+        """Add a range of a partition that is not assigned; must be followed by TimePassed. Returns its cursor, at the
+        start."""
         cursor = Cursor(topic_partition, "earliest", planned, planned.topic_id)
         cursor.place(planned.start, NO_LEADER_EPOCH)
-        self.cursors = {topic_partition: cursor}
+        self.add((cursor,))
         return cursor
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tidelog.records.arrow_columns import TableBuilder
 from tidelog.spark.options.query_options import QueryOptions
 from tidelog.spark.ranges.planning import OffsetRange, TaskRanges
 from tidelog.spark.ranges.reading import RangeReader
+from tidelog.spark.ranges.remote_reading import RemoteRangeReader
 from tidelog.spark.ranges.worker_store import remote_reader
 from tidelog.spark.ranges.worker_transport import worker_loop, worker_transport
 from tidelog.types import Offset
@@ -92,10 +94,14 @@ async def _batches(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     builder = ColumnBuilder(columns)
     async with AsyncExitStack() as stack:
-        nodes = _Nodes(query, {one.topic_partition.topic for one in ranges}, stack)
+        nodes = _Nodes(query, stack)
         history = remote_reader(query, nodes.aborted_behind)
-        for one in ranges:
-            reader = history if one.remote is not None else await nodes.reader()
+        for index, one in enumerate(ranges):
+            reader: RemoteRangeReader | RangeReader = history
+            if one.remote is None:
+                reader = await nodes.reader()
+                if index == 0 or ranges[index - 1].remote is not None:
+                    reader.begin(list(takewhile(lambda each: each.remote is None, ranges[index:])))
             # A reader that is left open would keep its fetches under way on a loop that nothing runs.
             async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:
                 async for _ in decoded:
@@ -108,9 +114,9 @@ async def _batches(
 class _Nodes:
     """The connection of a task to the nodes, opened when it is first needed: history may need none."""
 
-    def __init__(self, query: QueryOptions, topics: set[str], stack: AsyncExitStack) -> None:
+    def __init__(self, query: QueryOptions, stack: AsyncExitStack) -> None:
         """stack: closes the connection."""
-        self._query, self._topics, self._stack = query, topics, stack
+        self._query, self._stack = query, stack
         self._reader: RangeReader | None = None
 
     async def reader(self) -> RangeReader:
@@ -126,7 +132,6 @@ class _Nodes:
                     transport=transport,
                 )
             )
-            self._reader.announce(self._topics)
         return self._reader
 
     async def aborted_behind(self, wanted: OffsetRange, offset: Offset) -> Sequence[AbortedStart]:
