@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "quota": ("quota_commands:app", "Quotas of users and client ids: byte rates, request time, changes of topics."),
     "txn": ("transaction_commands:app", "Transactions: open, hanging, and how to end them."),
     "snapshot": ("topic_snapshot_commands:app", "Snapshots of topics: a frozen, consistent end of several topics."),
+    "tier": ("tier_commands:app", "The remote tier: segments of topics in the object store."),
     "log": ("log_commands:app", "Log files on this machine."),
     "user": ("user_commands:app", "Users that authenticate by SCRAM."),
     "certs": ("certs_commands:app", "Certificates for tests and small installations."),

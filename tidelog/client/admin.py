@@ -25,6 +25,7 @@ from tidelog.client.options import (
 )
 from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.client.record_deletion import delete_below, ends_of_deletion
+from tidelog.client.remote_segments import RemoteSegments, list_remote_segments
 from tidelog.client.snapshot_admin import SnapshotAdmin
 from tidelog.client.topic_admin import (
     NODE_DEFAULT,
@@ -421,6 +422,15 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
             on_error=on_missing or raise_for_partition,
         )
         return ByPartition({key: position.end_offset for key, position in positions.items()})
+
+    async def describe_remote_segments(self, topic: str) -> ByPartition[RemoteSegments]:
+        """Return what of each partition of a topic is in the object store, as its leader believes. Raises
+        UnknownTopicOrPartition, TopicAuthorizationFailed, UnsupportedVersion; OffsetNotAvailable if a leader does not
+        know its remote segments within `patience_ms`."""
+        partitions = [(topic, each.partition) for each in (await self.describe_topic(topic)).partitions]
+        starts, ends = await self.list_offsets(partitions, "earliest"), await self.list_offsets(partitions)
+        ranges = {key: (starts[key], ends[key]) for key in starts}
+        return ByPartition(await list_remote_segments(self._cluster, ranges, timeout_ms=self._patience_ms))
 
     async def delete_records(
         self, before: Mapping[Place, int | datetime | Literal["latest"]]
