@@ -212,6 +212,14 @@ class TieredPartition:
             self._deleting += lost
             if page.log_start is not None and _has(log, page.log_start):
                 self._expired_below = page.log_start.start_offset
+        if remote.unproven:
+            _log.error(
+                "%s: its leader epochs begin at offset %d, %d remote segments below it are kept and not read: make "
+                "a replica the leader that has the earlier epochs, or delete the records below that offset",
+                self,
+                log.epochs.entries[0].start_offset,
+                remote.unproven,
+            )
         self._deleting += remote.advance(log.log_start_offset)
         remote.is_whole = True
         self._publish(remote)

@@ -106,6 +106,15 @@ def test_copies_of_a_lost_epoch_are_named_and_not_read() -> None:
     assert log.copied_end == 10
 
 
+def test_epochs_that_do_not_reach_back_to_the_log_start_condemn_no_segment_below_them() -> None:
+    """The file of the epochs was lost: those of the local batches are left."""
+    log = RemoteLog(ORDERS, Offset(10))
+    below, across, lost = (copied(1, [0] * 20, 0, 8), copied(2, [0] * 20, 8, 12), copied(3, [1] * 20, 12, 20))
+    local = [EpochStart(LeaderEpoch(0), Offset(10))]
+    assert log.load([below, across, lost], local, Offset(0), Offset(20)) == (lost.segment_id,)
+    assert (log.unproven, len(log)) == (2, 0)
+
+
 def test_a_copy_that_never_finished_is_not_read() -> None:
     log = RemoteLog(ORDERS, Offset(0))
     unfinished = replace(copied(1, [0] * 10, 0, 10), state=STARTED)

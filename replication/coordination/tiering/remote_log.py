@@ -54,6 +54,8 @@ class RemoteLog:
     def __init__(self, partition: PartitionKey, local_start: Offset) -> None:
         """local_start: where the local log starts: what is copied from there on may leave the node."""
         self._table = SegmentTable(partition)
+        self.unproven = 0
+        """Segments that this log's epochs can neither confirm nor refute."""
         self._longest = 0
         """The largest number of offsets of a segment: a segment with an offset begins at most so far before it."""
         self.copied_end = local_start
@@ -76,13 +78,20 @@ class RemoteLog:
         self, segments: Iterable[RemoteSegment], history: Sequence[EpochStart], log_start: Offset, log_end: Offset
     ) -> tuple[RemoteSegmentId, ...]:
         """Take over those segments of a page that are finished and believed. Returns the finished ones that are not:
-        their records are of a lost epoch, and they are to be deleted. The pages come in the order of start offsets."""
+        their records are of a lost epoch, and they are to be deleted. The pages come in the order of start offsets.
+
+        Segments below the first epoch of a history that does not reach back to the log start are `unproven`: neither
+        read nor deleted."""
         lost = []
+        known_from = history[0].start_offset if history and history[0].start_offset > log_start else log_start
         for segment in segments:
             if segment.state is not RemoteSegmentState.COPY_SEGMENT_FINISHED:
                 continue
             if believed(segment, history, log_start, log_end):
                 self.add(segment)
+            elif known_from > log_start and segment.start_offset < known_from:
+                # Epochs that a damaged file has lost say nothing: to delete these would lose the only copy.
+                self.unproven += 1
             else:
                 lost.append(segment.segment_id)
         return tuple(lost)
