@@ -33,6 +33,7 @@ from tests.sim import (
     replication_stories,
     slow_stories,
     slow_truncation_stories,
+    snapshot_stories,
     stories,
     tier_retention_stories,
     tier_stories,
@@ -78,4 +79,5 @@ STORIES = [
     *move_queue_stories.ALL,
     *tier_stories.ALL,
     *tier_retention_stories.ALL,
+    *snapshot_stories.ALL,
 ]

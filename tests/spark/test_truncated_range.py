@@ -7,6 +7,7 @@ Spark itself is not needed: the functions that it calls on the driver and in a t
 from __future__ import annotations
 
 from contextlib import aclosing
+from uuid import UUID
 
 import pytest
 
@@ -18,8 +19,9 @@ from tidelog.records.v2.record import Record
 from tidelog.spark.options.query_options import parse_batch_options
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.ranges.reading import RangeReader
-from tidelog.spark.ranges.resolving import resolve
-from tidelog.types import Millis, Offset
+from tidelog.spark.ranges.resolving import resolve, snapshot_ranges
+from tidelog.topic_snapshots import SnapshotPartition, SnapshotTopic, TopicSnapshot
+from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId
 
 FAR_MS = 166_185_338_390_360
 """In the year 7236."""
@@ -63,6 +65,31 @@ async def test_a_task_after_an_unclean_election_fails_instead_of_reading_other_r
         cluster.lead("orders", 0, 0)
         with pytest.raises(LogTruncated, match=r"reading offsets 4 to 9.*truncated after the query was planned"):
             await task(cluster, second)
+
+
+@pytest.mark.parametrize("longer", [True, False])
+async def test_a_snapshot_after_an_unclean_election_gives_no_other_records(longer: bool) -> None:
+    """Taken at 9, the last 3 in epoch 1, and read again and again. The next leader has 6 of these records, and then
+    some of its own, so that its log ends behind that of the snapshot or before it; or it has not 6 either."""
+    async with memory_cluster(2) as cluster:
+        cluster.create("orders")
+        topic = cluster.topics["orders"]
+        partition = topic.partitions[0]
+        fill(cluster, *"abcdef")
+        cluster.lead("orders", 0, 1)
+        fill(cluster, *"ghi")
+        part = SnapshotPartition(PartitionIndex(0), Offset(0), Offset(9), LeaderEpoch(1), LeaderEpoch(1))
+        taken = SnapshotTopic(TopicId(topic.topic_id), "orders", (part,))
+        snapshot = TopicSnapshot("friday", UUID(int=1), Millis(1), Millis(2), Millis(3), (taken,))
+        options = parse_batch_options({"tidelog.bootstrap.servers": cluster.bootstrap, "snapshot": "friday"})
+        (wanted,) = snapshot_ranges(snapshot, options.query.selection)
+        assert await task(cluster, wanted) == [letter.encode() for letter in "abcdefghi"]
+        del partition.batches[6 if longer else 4 :]
+        cluster.lead("orders", 0, 0)
+        fill(cluster, *("mnopqr" if longer else "m"))
+        for _ in range(2):
+            with pytest.raises(LogTruncated, match=r"offsets 0 to 9"):
+                await task(cluster, wanted)
 
 
 async def test_a_task_fails_if_its_range_was_truncated_and_reads_below_the_truncation() -> None:

@@ -50,6 +50,7 @@ from tests.sim.mutants import (
     queues,
     quorum,
     readers,
+    snapshots,
     tier_retention,
     tiers,
     transactions,
@@ -690,6 +691,7 @@ MUTANTS: Final = (
     *queues.MUTANTS,
     *tiers.MUTANTS,
     *tier_retention.MUTANTS,
+    *snapshots.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]
