@@ -317,10 +317,10 @@ kafka-clients: env  ## Every client of Kafka against real nodes: the table in do
 	@$(PY) -m tests.kafka_clients $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: bench
-bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
+bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part; tiering: ONLY=part GIGABYTES=2
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) \
 		$(if $(filter-out 0,$(PLOT)),--plot) $(if $(PARTITIONS),--partitions '$(PARTITIONS)') $(if $(PEER),--peer '$(PEER)') \
-		$(if $(ONLY),--only '$(ONLY)') $(if $(SAVE),--save '$(SAVE)') $(if $(filter-out 0,$(QUICK)),--quick)
+		$(if $(ONLY),--only '$(ONLY)') $(if $(GIGABYTES),--gigabytes '$(GIGABYTES)') $(if $(SAVE),--save '$(SAVE)') $(if $(filter-out 0,$(QUICK)),--quick)
 
 .PHONY: bench-picture
 bench-picture: PEER ?= kafka

@@ -60,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--peer", type=_names(cluster_parts.PEERS), default=(), metavar="NAME,NAME", help=_choice(cluster_parts.PEERS)
     )
     cluster.add_argument("--only", type=_names(parts), default=(), metavar="PART,PART", help=_choice(parts))
+    cluster.add_argument("--gigabytes", type=float, default=2.0, metavar="N", help="of a replaced node's log (2)")
     options = parser.parse_args(arguments)
     try:
         chosen = suites.load(options.suite)
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, suite in chosen.items():
         with tempfile.TemporaryDirectory(prefix=f"tidelog-bench-{name}-") as scratch:
             figures = []
-            run = Run(Path(scratch), options.quick, options.partitions, options.peer, options.only)
+            run = Run(Path(scratch), options.quick, options.partitions, options.peer, options.only, options.gigabytes)
             try:
                 for figure in measure(suite, run):
                     figures.append(figure)

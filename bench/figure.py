@@ -72,6 +72,7 @@ class Run:
     partitions: tuple[int, ...] = (6, 300, 1500)  # of the suite `cluster`, as the next two
     peers: tuple[str, ...] = ()
     only: tuple[str, ...] = ()  # parts to measure; all if empty
+    gigabytes: float = 2.0  # of a log in the suite `tiering`
     others: list[float] = field(default_factory=list)  # cores that other programs took in each measurement, likewise
     versions: dict[str, str] = field(default_factory=dict)  # of the systems that were measured; the suite fills it
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr, flush=True))

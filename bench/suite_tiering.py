@@ -4,7 +4,8 @@ consumed that are in the store only, and a partition with 100,000 remote segment
 Parts: produce (one producer at full speed, acks=all, to a topic that is copied meanwhile and to one that is not, in
 turns; before each turn all is copied; with what is copied meanwhile, and how late the event loops are), consume (one
 consumer from the first record on, of a topic whose segments have left the nodes and of one whose segments are in the
-page cache, in turns: what produce has written, more than the caches of the nodes), manifests (tiering_manifests.py).
+page cache, in turns: what produce has written, more than the caches of the nodes), manifests (tiering_manifests.py),
+replacement (tiering_replacement.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import uvloop
 
-from bench import cluster_load, tiering_manifests
+from bench import cluster_load, tiering_manifests, tiering_replacement
 from bench.cluster_load import Throughput
 from bench.figure import Better, Figure, Run
 from bench.systems.system import SystemFailed
@@ -67,6 +68,8 @@ def figures(run: Run) -> Iterator[Figure]:
                 yield from _consume(run, cluster, effort)
     if "manifests" in parts:
         yield from tiering_manifests.figures(run)
+    if "replacement" in parts:
+        yield from tiering_replacement.figures(run)
 
 
 # --- produce ---

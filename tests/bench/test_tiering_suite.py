@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench import suite_tiering, tiering_manifests
-from bench.figure import Run
+import pytest
+
+from bench import __main__ as command
+from bench import suite_tiering, tiering_manifests, tiering_replacement
+from bench.figure import Figure, Run
 
 
 def test_many_remote_segments_are_measured_from_the_record_to_the_lookup(tmp_path: Path) -> None:
@@ -16,6 +20,18 @@ def test_many_remote_segments_are_measured_from_the_record_to_the_lookup(tmp_pat
     assert all(figure.value > 0 for figure in found if figure.unit != "us")
     assert by_name["bytes of the pages"].value * 1e6 > 100 * 1_000, "a message has the segments"
     assert by_name["memory of the coordinator"].value > by_name["bytes of the pages"].value / 10
+
+
+def test_the_parts_are_chosen_and_a_replaced_log_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Run] = []
+
+    def measured(run: Run) -> Iterator[Figure]:
+        chosen.append(run)
+        yield Figure("a node is back", 1.0, "s")
+
+    monkeypatch.setattr(tiering_replacement, "figures", measured)
+    assert command.main(["tiering", "--only", "replacement", "--gigabytes", "20"]) == 0
+    assert [(run.only, run.gigabytes) for run in chosen] == [(("replacement",), 20.0)]
 
 
 def test_the_lateness_of_a_turn_is_that_of_its_own_measurements() -> None:
