@@ -24,11 +24,12 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.cluster_connection import ClusterConnection
 from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.jobs.job_arguments import whole_number
-from tidelog.jobs.job_frame import Job, JobArguments, print_report, run_as_program
+from tidelog.jobs.job_frame import Job, JobArguments, RemoteStorage, print_report, run_as_program
 from tidelog.jobs.partition_audit import CLEANUP_POLICY, READ, PartitionAudit, PartitionReport
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
+from tidelog.jobs.stored_replicas import audited_replicas
 from tidelog.standard_streams import say
-from tidelog.types import INT32_MAX, TopicId
+from tidelog.types import INT32_MAX, PartitionIndex, TopicId, TopicPartition
 
 DESCRIPTION: Final = """\
 Compare the replicas of each partition, reading every replica directly up to the high watermark, and check durability
@@ -100,6 +101,7 @@ class AuditArguments(JobArguments):
             "receipts name are read, from the first receipt on, unless --topic is given.",
         ),
     ] = None
+    remote_storage: RemoteStorage = "off"
     patience_ms: Annotated[
         int, whole_number("--patience-ms", "How long to wait for a replica that lags, in ms.", least=1, most=INT32_MAX)
     ] = PATIENCE_MS
@@ -179,7 +181,9 @@ async def _audit(
         progress = AuditProgress(MachineClock(), is_quiet=arguments.quiet)
         for name in topics:
             own = [each for each in receipts if each.receipt.topic == name]
-            done, beside = await _audit_topic(reader, name, own, arguments, progress, only_receipts=only_receipts)
+            done, beside = await _audit_topic(
+                admin, reader, name, own, arguments, progress, only_receipts=only_receipts
+            )
             partitions += done
             verdicts += beside
         verdicts += [verdict for partition in partitions for verdict in partition.receipts]
@@ -188,6 +192,7 @@ async def _audit(
 
 
 async def _audit_topic(
+    admin: Admin,
     reader: ReplicaReader,
     name: str,
     receipts: Sequence[FiledReceipt],
@@ -226,7 +231,14 @@ async def _audit_topic(
     for index in sorted(by_partition) if only_receipts else range(len(topic.partitions)):
         topic = await reader.topic(name, timeout_ms=arguments.patience_ms)
         audit = PartitionAudit(
-            reader,
+            await audited_replicas(
+                admin,
+                reader,
+                topic,
+                TopicPartition(name, PartitionIndex(index)),
+                arguments.remote_storage,
+                timeout_ms=arguments.patience_ms,
+            ),
             MachineClock(),
             topic,
             index,

@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.client.cluster import TopicView
-from tidelog.client.replica_reader import WAIT_MS, ReplicaRead, ReplicaReader
+from tidelog.client.replica_reader import WAIT_MS, ReplicaRead
 from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
@@ -27,6 +27,7 @@ from tidelog.errors import (
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptCheck, ReceiptVerdict
 from tidelog.jobs.replica_check import ReplicaCheck, ReplicaProblem, audited_batch, audited_records, batches_of
 from tidelog.jobs.replica_comparison import AuditedRecord, BatchComparison, CompactedComparison, Difference
+from tidelog.jobs.stored_replicas import AuditedReplicas
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.types import NodeId, Offset, TopicPartition
 
@@ -137,7 +138,7 @@ class PartitionAudit:
 
     def __init__(
         self,
-        reader: ReplicaReader,
+        reader: AuditedReplicas,
         clock: Clock,
         topic: TopicView,
         index: int,

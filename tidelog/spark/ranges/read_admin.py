@@ -13,17 +13,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tidelog.client.admin import Admin
-from tidelog.client.cluster import QUERY_TIMEOUT_MS, PartitionView
-from tidelog.client.offset_lookup import ask_leaders, ensure_current, list_positions
+from tidelog.client.cluster import QUERY_TIMEOUT_MS
+from tidelog.client.offset_lookup import ensure_current, list_positions
+from tidelog.client.remote_logs import AskedRange, describe_remote_logs
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
-from tidelog.protocol.message_mapping import read_message
-from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.protocol.v1 import admin_pb2
 from tidelog.spark.options.topic_selection import TopicSelection
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, metadata_request, snapshot_of
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.ranges.remote_history import RemoteHistory, remote_history
-from tidelog.tiering.remote_segment import RemoteSegment
 from tidelog.types import (
     LATEST,
     NO_LEADER_EPOCH,
@@ -32,7 +31,6 @@ from tidelog.types import (
     Isolation,
     LeaderEpoch,
     NodeId,
-    Offset,
     TopicId,
     TopicPartition,
 )
@@ -104,40 +102,13 @@ class ReadAdmin(Admin):
     async def remote_histories(
         self, ranges: Iterable[OffsetRange], store_url: str
     ) -> dict[TopicPartition, RemoteHistory]:
-        """What of these ranges is in the object store, as their leaders believe. A leader of an older epoch than that
-        of the last record is not asked: it may be deposed, and its segments of a lost epoch.
-
-        store_url: where executors find the store; empty: where the nodes say that it is. Raises
-        TopicAuthorizationFailed, UnsupportedVersion if the nodes do not know the request, and the last error after
-        `request_timeout_ms`."""
-        wanted = {one.topic_partition: one for one in ranges if one.length}
-        reached = {key: one.start for key, one in wanted.items()}
-        found: dict[TopicPartition, list[RemoteSegment]] = {key: [] for key in wanted}
-        urls: dict[TopicPartition, str] = {}
-
-        def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
-            return {
-                "topic_id": wanted[key].topic_id.bytes,
-                "current_leader_epoch": partition.leader_epoch,
-                "start_offset": reached[key],
-                "end_offset": wanted[key].end,
-            }
-
-        def take(key: TopicPartition, answer: data_pb2.DescribedRemoteLog) -> bool:
-            found[key] += [read_message(RemoteSegment, each) for each in answer.segments]
-            reached[key], urls[key] = Offset(answer.next_offset), answer.store_url
-            return answer.next_offset >= wanted[key].end
-
-        await ask_leaders(
-            self._cluster,
-            wanted,
-            methods.DATA_DESCRIBE_REMOTE_LOGS,
-            question,
-            take,
-            lambda key: wanted[key].planned_epoch,
-            timeout_ms=self._timeout_ms,
-        )
-        return {key: remote_history(store_url or urls[key], segments) for key, segments in found.items() if segments}
+        """What of these ranges is in the object store. store_url: where executors find it; empty: where the nodes say
+        that it is. Raises as `describe_remote_logs`."""
+        wanted = {
+            one.topic_partition: AskedRange(one.topic_id, one.start, one.end, one.planned_epoch) for one in ranges
+        }
+        found = await describe_remote_logs(self._cluster, wanted, timeout_ms=self._timeout_ms)
+        return {key: remote_history(store_url or each.store_url, each.segments) for key, each in found.items()}
 
     async def until_confirmed(self, look: Callable[[], Awaitable[tuple[Found, Doubts]]]) -> Found:
         """What `look` finds, once another node confirms the leaders of which it lacks records. Raises as
