@@ -312,7 +312,7 @@ def test_an_answer_to_followers_has_a_bounded_number_of_segments(coordinator: Co
     by = leader(3)
     for number in range(300):
         coordinator.copy(segment(number, number, number + 1, by), by)
-    answer = coordinator.ask(FollowRemoteLogs((ListRemoteSegments(ORDERS),) * 5))
+    answer = coordinator.ask(FollowRemoteLogs((ListRemoteSegments(ORDERS, limit=300),) * 5))
     assert isinstance(answer, RemoteSegmentsPages)
     found = [(len(page.segments), page.has_more) for page in answer.pages]
     assert found == [(300, False)] * 3 + [(100, True), (0, True)]
