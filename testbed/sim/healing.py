@@ -88,6 +88,16 @@ def unhealed(sim: Simulation) -> list[str]:
     return missing or open_transactions(sim) or rotten_segments(sim)
 
 
+def tier_is_known(sim: Simulation) -> bool:
+    """Whether the leader of each partition whose log begins in the remote tier can read from it."""
+    for topic in sim.image().topics.values():
+        for state in topic.partitions:
+            leader = sim.machines[state.leader].node if state.leader >= 0 else None
+            if leader is not None and not views.knows_tier(leader, state.key):
+                return False
+    return True
+
+
 def open_transactions(sim: Simulation) -> list[str]:
     """The open transactions of real producers: coordinators end those that nobody ends."""
     return [

@@ -123,6 +123,13 @@ def _view(replica: Replica) -> ReplicaView:
     return tuple.__new__(ReplicaView, fields)  # as ReplicaView(...), with one call less
 
 
+def knows_tier(node: Node, key: PartitionKey) -> bool:
+    """Whether a replica can read all of its log: what is in the remote tier only, too."""
+    part = None if node.replicas is None else node.replicas.registry.by_key.get(key)
+    log = None if part is None else part.log
+    return part is None or log is None or log.local_log_start_offset <= log.log_start_offset or part.remote is not None
+
+
 def acts(node: Node) -> bool:
     """Whether the node's replica manager has begun to apply the metadata, so that all its replicas are loaded."""
     return node.replicas is not None and node.replicas.image is not EMPTY

@@ -5,6 +5,7 @@ python -m tests.sim --seeds 200                that many new worlds on all cores
   python -m tests.sim --seed 4711 --without 3,5  the same world without some of its faults
   python -m tests.sim --seeds 200 --nodes 5      worlds of that size, with three voters
   python -m tests.sim --seeds 200 --coordinators worlds with groups and transactions
+  python -m tests.sim --seeds 200 --tier         worlds with a remote tier, where a topic can have one
 
 The exit code is 1 if a world failed. Each failure is shown with as few faults as it needs, and with the command that
 replays it.
@@ -36,8 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action=argparse.BooleanOptionalAction,
         help="all worlds have coordinators with groups and transactions, or none has (as their seeds have it)",
     )
+    parser.add_argument("--tier", action="store_true", help="worlds have a remote tier, where a topic can have one")
     given = parser.parse_args(arguments)
-    selected = Selected(given.nodes, given.coordinators)
+    selected = Selected(given.nodes, given.coordinators, given.tier)
     if given.seed is not None:
         return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number), selected)
     first = int.from_bytes(os.urandom(4)) if given.first is None else given.first  # noqa: TID251 - new worlds

@@ -83,7 +83,7 @@ class Availability:
         wanted = self._wanted
         if wanted is not None and self._is_there(*wanted):
             topic, partition, offset = wanted
-            if self.has_a_reason(self._sim.partition(topic, partition)):
+            if self.has_a_reason(self._sim.partition(topic, partition)) or self._is_in_tier(topic, partition, offset):
                 self._without_reason_us = 0
             else:
                 self._without_reason_us += LOOK_US
@@ -94,6 +94,14 @@ class Availability:
                     f"in sync one is sound and reachable (node {state.leader} leads)"
                 )
         self._sim.loop.call_world_later_us(LOOK_US, self._look)
+
+    def _is_in_tier(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether the record is, or may be, in the remote tier only: a read waits for the store and a coordinator."""
+        leader = self._sim.leader(topic, partition)
+        replica = self._sim.replica(leader, topic, partition) if leader >= 0 else None
+        log = None if replica is None else replica.log
+        tiered = self._sim.ledger(topic, partition).cleanup.tiered
+        return tiered and (log is None or offset < log.local_log_start_offset)
 
     def has_a_reason(self, state: PartitionState) -> bool:
         """Whether a reader of the partition may have to wait now."""

@@ -12,22 +12,23 @@ from tests.sim.shrink import shrink
 
 class Selected(NamedTuple):
     """Kinds of worlds selected on the command line. nodes: with a number, three voters; None: as the seed has it.
-    coordinated: whether they have coordinators; None: as the seed has it."""
+    coordinated: whether they have coordinators; None: as the seed has it. tiered: with a remote tier, if possible."""
 
     nodes: int | None = None
     coordinated: bool | None = None
+    tiered: bool = False
 
     @property
     def options(self) -> str:
         """The options that select them again."""
         nodes = "" if self.nodes is None else f" --nodes {self.nodes}"
         coordinated = {None: "", True: " --coordinators", False: " --no-coordinators"}[self.coordinated]
-        return nodes + coordinated
+        return nodes + coordinated + (" --tier" if self.tiered else "")
 
 
 def plan_of(seed: int, selected: Selected) -> Plan:
     """The plan of a seed in the selected kind of world."""
-    plan = make_plan(seed, selected.nodes, coordinated=selected.coordinated)
+    plan = make_plan(seed, selected.nodes, coordinated=selected.coordinated, tiered=selected.tiered)
     return plan if selected.nodes is None else replace(plan, voters=min(selected.nodes, 3))
 
 

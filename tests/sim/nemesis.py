@@ -31,6 +31,9 @@ TWO_TOGETHER: Final = 0.4
 """Below this amount two nodes are isolated together, if more than one node remains on the other side."""
 
 
+FULL: Final = 0.5
+"""From this amount on the object store is full, and not slow."""
+
 HANGING: Final = (
     ("sync", "sync_directory"),
     ("read",),
@@ -147,6 +150,19 @@ def _slow_process(sim: Simulation, fault: Fault) -> None:
     sim.slow_process(fault.node, least * (most / least) ** fault.amount)
 
 
+def _break_store(sim: Simulation, fault: Fault) -> None:
+    pace = sim.store.pace
+    pace.fails = pace.loses = pace.late = 0.3 * fault.amount
+
+
+def _slow_store(sim: Simulation, fault: Fault) -> None:
+    """A slow store is as frequent as a full one."""
+    if fault.amount < FULL:
+        sim.store.pace.slow_by = 1 + 200 * fault.amount
+    else:
+        sim.store.fill(room=int(2_000 * fault.amount))
+
+
 BEGIN: Final[dict[Kind, Act]] = {
     Kind.KILL: lambda sim, fault: sim.kill(fault.node),
     Kind.POWER_OFF: lambda sim, fault: sim.power_off(fault.node),
@@ -179,6 +195,9 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.REMOVE_VOTER: operators.remove_voter,
     Kind.CORDON: operators.cordon,
     Kind.QUEUE_MOVES: operators.queue_moves,
+    Kind.STORE_AWAY: lambda sim, _: setattr(sim.store.pace, "away", True),
+    Kind.STORE_FAILS: _break_store,
+    Kind.STORE_SLOW: _slow_store,
     Kind.CUT_BYTES: lambda sim, fault: sim.network.cut_byte_streams(fault.amount, int(fault.lasts * MICROS)),
 }
 
@@ -199,6 +218,9 @@ END: Final[dict[Kind, Act]] = {
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
     Kind.REASSIGN: operators.end_reassignment,
     Kind.QUEUE_MOVES: operators.cancel_moves,
+    Kind.STORE_AWAY: lambda sim, _: sim.store.heal(),
+    Kind.STORE_FAILS: lambda sim, _: sim.store.heal(),
+    Kind.STORE_SLOW: lambda sim, _: sim.store.heal(),
     Kind.REMOVE_VOTER: lambda sim, fault: sim.restart(fault.node),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),

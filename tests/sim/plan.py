@@ -51,6 +51,9 @@ class Kind(Enum):
     CORDON = "cordon a node, and end that later: it gets no new replicas meanwhile"
     QUEUE_MOVES = "queue the moves that empty a node, or others, and sometimes cancel all moves"
     CUT_BYTES = "cut connections of clients of Kafka's protocol; each end learns of it by itself"
+    STORE_AWAY = "the object store does not answer"
+    STORE_FAILS = "calls of the object store fail before or after they took effect, or take effect late"
+    STORE_SLOW = "the object store is slow, or full"
 
 
 OPERATORS: Final = (
@@ -67,8 +70,10 @@ CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP, Kind.RE
 """Faults of clients of coordinators."""
 COORDINATED: Final = (*CLIENTS, Kind.MOVE_COORDINATOR)
 """Kinds of worlds that have coordinators."""
-ADDED: Final = (*COORDINATED, Kind.CUT_BYTES, Kind.CORDON, Kind.QUEUE_MOVES)
-"""Kinds of worlds with clients of a kind, cordons and queued moves; they are drawn by themselves."""
+STORE_FAULTS: Final = (Kind.STORE_AWAY, Kind.STORE_FAILS, Kind.STORE_SLOW)
+"""Kinds of worlds with a remote tier."""
+ADDED: Final = (*COORDINATED, Kind.CUT_BYTES, Kind.CORDON, Kind.QUEUE_MOVES, *STORE_FAULTS)
+"""Kinds of worlds with clients of a kind, cordons, queued moves and a remote tier; they are drawn by themselves."""
 KAFKA_SHARE: Final = 0.3
 """The share of worlds with clients of Kafka's protocol, among those whose topics have the current format."""
 COORDINATED_SHARE: Final = 0.35
@@ -229,6 +234,7 @@ class Plan:
     kafka_producers: int = 0  # idempotent ones that speak Kafka's protocol and share connections
     kafka_readers: int = 0  # of all topics; every second one reads with read_committed
     rebalances: bool = False  # whether the controller evens out the replicas by itself
+    tiered: bool = False  # whether the first topic has a remote tier
 
     @property
     def has_kafka(self) -> bool:
@@ -241,12 +247,21 @@ class Plan:
         return replace(self, faults=kept)
 
 
-def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0, *, coordinated: bool | None = None) -> Plan:
-    """The plan of a seed. coordinated: whether it has coordinators; None: as the seed has it."""
+def make_plan(
+    seed: int,
+    nodes: int | None = None,
+    seconds: float = 20.0,
+    *,
+    coordinated: bool | None = None,
+    tiered: bool = False,
+) -> Plan:
+    """The plan of a seed. coordinated: whether it has coordinators; None: as the seed has it. tiered: with a remote
+    tier, if its first topic may have one."""
     plan = _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
     plan = _with_kafka(plan, random.Random(f"kafka {seed}"))
     plan = _with_cordons(plan, random.Random(f"cordons {seed}"))
     plan = _with_queues(plan, random.Random(f"queues {seed}"))
+    plan = _with_tier(plan, random.Random(f"tier {seed}")) if tiered else plan
     rng = random.Random(f"coordinators {seed}")
     share = rng.random() < COORDINATED_SHARE
     return _with_coordinators(plan, rng) if (share if coordinated is None else coordinated) else plan
@@ -295,6 +310,32 @@ def _with_queues(plan: Plan, rng: random.Random) -> Plan:
         at += lasts + rng.uniform(0, 3)
     faults.sort(key=lambda fault: fault.at)
     return replace(plan, faults=tuple(faults), rebalances=rng.random() < 0.5)
+
+
+def _with_tier(plan: Plan, rng: random.Random) -> Plan:
+    """The world with a remote tier of its first topic and faults of the store, and otherwise as without."""
+    first, *others = plan.topics
+    configs = dict(first.configs)
+    special = {"message.format", "durability", "retention.bytes"}
+    if first.cleaning is Cleaning.COMPACTED or special & {*configs}:
+        return plan
+    configs |= {
+        "remote.storage.enable": "true",
+        "local.retention.bytes": rng.choice(("0", "0", "2000")),
+        "segment.bytes": "1024",
+        "file.delete.delay.ms": rng.choice(("0", "1000")),
+    }
+    faults, at = list(plan.faults), rng.uniform(0, 3)
+    while at < plan.seconds:
+        kind, lasts = rng.choice(STORE_FAULTS), rng.uniform(0.5, 4)
+        faults.append(Fault(round(at, 3), kind, 0, 0, round(lasts, 3), round(rng.random(), 2)))
+        at += lasts + rng.uniform(0, 3)
+    return replace(
+        plan,
+        topics=(replace(first, configs=tuple(configs.items())), *others),
+        tiered=True,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+    )
 
 
 def _cut_connections(seconds: float, rng: random.Random) -> list[Fault]:

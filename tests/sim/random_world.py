@@ -10,6 +10,7 @@ from typing import Any, Final
 from node.coordinator_settings import CoordinatorSettings
 from node.replication_settings import ReplicationConfig
 from storage.log.log import Log
+from testbed.sim.healing import tier_is_known
 from testbed.sim.loop import MICROS, SimulationError
 from testbed.sim.machine import SCRIPTED, coordinator_settings
 from testbed.sim.producers import SimProducer
@@ -25,6 +26,9 @@ from tests.sim.nemesis import Nemesis
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Plan
 from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
 from tidelog.types import Millis
+
+TIER_WITHIN: Final = 200.0
+"""A request to a coordinator waits for half a minute, and the next one is a minute later at most."""
 
 EVENS_OUT: Final = ReplicationConfig(rebalance="auto", rebalance_delay_ms=Millis(2_000))
 
@@ -343,7 +347,9 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                 voters=plan.voters,
                 snapshot_bytes=plan.snapshot_bytes,
                 racks=tuple(f"rack-{number % plan.racks}" for number in range(plan.nodes)) if plan.racks else (),
-                cleaning=any(topic.cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING) for topic in plan.topics),
+                cleaning=plan.tiered
+                or any(topic.cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING) for topic in plan.topics),
+                tiered=plan.tiered,
                 coordinators=SCRIPTED if plan.coordinators is None else _settings(plan.coordinators),
                 replication=EVENS_OUT if plan.rebalances else None,
             )
@@ -368,6 +374,8 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
             workload.stop(within=60)
             if coordinated is not None:
                 coordinated.finish(within=60)
+            if plan.tiered:
+                sim.run_until(lambda: tier_is_known(sim), within=TIER_WITHIN, what="leaders know the remote tier")
             sim.must_heal()
             workload.all_is_read(within=60)
     except (SimulationError, Exception) as error:  # noqa: BLE001 - any error that ends a world is its outcome

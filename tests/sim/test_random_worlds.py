@@ -131,6 +131,17 @@ def test_a_plan_is_a_value() -> None:
     assert plan.without(frozenset({0})).faults == plan.faults[1:]
 
 
+def test_a_plan_may_have_a_remote_tier() -> None:
+    """Its other faults, and the topics that cannot have a tier, are as they are without."""
+    tiered = [make_plan(seed, tiered=True) for seed in range(50)]
+    assert 20 < sum(plan.tiered for plan in tiered) < 50
+    for plan in tiered:
+        without = make_plan(plan.seed)
+        assert [fault for fault in plan.faults if fault in without.faults] == list(without.faults)
+        assert plan.tiered or plan == without
+        assert not without.tiered
+
+
 def test_a_plan_may_have_coordinators() -> None:
     plans = [make_plan(seed) for seed in range(200)]
     share = sum(plan.coordinators is not None for plan in plans) / len(plans)
