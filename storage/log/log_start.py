@@ -71,8 +71,15 @@ class LogStart:
         rolled = count == len(segments)
         if rolled:
             self._writer.roll(log.log_end_offset, now, "all segments have expired")
+        producers = log.producers.state
+        while log.log_start_offset < segments.all[count].base_offset not in producers.snapshots:
+            # Records that stay in the remote tier: where the local log begins, it must know their producers and open
+            # transactions. Copies of later segments would lack them, and aborted records count as committed.
+            count -= 1
+        if count == 0:
+            return None
         base = segments.all[count].base_offset
-        keep = log.producers.state.keeping(base)
+        keep = producers.keeping(base)
         return base, (in_order(partial(log.files.sync_directory, log.path), keep) if rolled else keep)
 
     def _limit(self) -> Offset:

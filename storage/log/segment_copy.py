@@ -78,6 +78,7 @@ class SegmentCopy:
         self.leader_epochs: tuple[EpochStart, ...] = log.epochs.over(segment.base_offset, end)
         self.max_timestamp: Millis = segment.confirm_largest().timestamp
         self._truncations = log.truncations
+        self._log_start = log.log_start_offset
         self._name = f"the segment of {log.topic_partition} at offset {segment.base_offset}"
         self._files, self._path, self._interval = log.files, log.path, log.config.index_interval_bytes
         self._epochs = log.epochs.below(end)
@@ -133,7 +134,14 @@ class SegmentCopy:
         """The producers as of the segment's end."""
         state = ProducerStateManager(self._files, self._path, INT64_MAX)
         known, _ = state.load(self.end_offset)
-        replay(state, self._before, self._before[0].base_offset if known is None else known, self.end_offset)
+        first = self._before[0].base_offset
+        if first > self._log_start and (known is None or known < first):
+            raise CorruptLog(
+                f"{self._name} is not copied: no producer snapshot is left at offset {first}, where the local log "
+                "begins: open transactions of the remote part are not known; make another replica the leader, and let "
+                "this one be fetched again"
+            )
+        replay(state, self._before, first if known is None else known, self.end_offset)
         return encode_snapshot(each.to_snapshot() for each in state.active_producers())
 
     def _aborted(self) -> bytes:

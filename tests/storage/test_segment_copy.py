@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tests.fakes.log_start import delete_records
 from tests.storage.filled_logs import filled
 from tests.storage.producer_batches import Sender, end, eventful
-from tests.storage.workbench import Bench, Deferred
+from tests.storage.workbench import SMALL, Bench, Deferred
 from tidelog.errors import CorruptLog
+from tidelog.records.producer_snapshot import decode_snapshot
 from tidelog.tiering.remote_segment import SectionKind
 from tidelog.types import Offset
 
@@ -137,6 +139,43 @@ def test_lost_indexes_and_snapshots_are_made_from_the_batches() -> None:
         if bench.files.size(path) is not None:
             bench.files.remove(path)
     assert taken(SegmentCopy(log, each)) == due
+
+
+def test_producers_stay_known_when_their_segments_have_left_the_node() -> None:
+    """A power loss may take snapshots between two that stay. Segments leave only up to one that is there: a copy of the
+    rest tells of the open transaction, whose record is in the remote tier only."""
+    bench = Bench(replace(SMALL, segment_bytes=400, remote_storage=True, local_retention_bytes=0))
+    sender, log = Sender(bench), bench.log
+    sender.send(7, txn=True)
+    while len(log.segments) < 6:
+        sender.send(2, 3)
+    end(bench, 7, commit=False)
+    committed(bench)
+    bases = [segment.base_offset for segment in log.segments]
+    lost = log.producers.state.snapshots[:2]
+    assert lost == bases[1:3]
+    for offset in lost:
+        bench.files.remove(segment_path(log.path, offset, ".snapshot"))
+        log.producers.state.snapshots.remove(offset)
+
+    log.copied_end = bases[2]
+    bench.directory.drop_expired(log)
+    assert [segment.base_offset for segment in log.segments] == bases, "nothing tells of the open transaction there"
+    log.copied_end = bases[3]
+    bench.directory.drop_expired(log)
+    assert [segment.base_offset for segment in log.segments] == bases[3:]
+    each = candidates(log, bases[3])[0]
+    (open_one,) = (
+        one
+        for one in decode_snapshot(taken(SegmentCopy(log, each))[SectionKind.PRODUCER_SNAPSHOT], "of the copy")
+        if one.producer_id == 7
+    )
+    assert open_one.transaction_start == 0
+
+    bench.files.remove(segment_path(log.path, each.end, ".snapshot"))
+    bench.files.remove(segment_path(log.path, bases[3], ".snapshot"))
+    with pytest.raises(CorruptLog, match=f"no producer snapshot is left at offset {bases[3]}"):
+        taken(SegmentCopy(log, each))
 
 
 @pytest.mark.parametrize("at", [3, 12, 16, 25, 70, 300])
