@@ -8,7 +8,10 @@ Invariants:
   2. An object is looked at only if its key names a topic of this cluster by id: others may be of another cluster that
      uses the same folder. Those are counted and stay.
   3. An object that was written lately stays, whatever the coordinator says.
-  4. If most objects of a partition seem to be orphans, and they are more than a few, none of them is removed: more
+  4. An object is removed only if a finished segment has the offset at which it starts, or the log starts behind that.
+     Any other one may be all that is left of its records: its segment's record was lost, and the coordinator knows
+     nothing of it, if an older copy of `__remote_log_metadata` was restored.
+  5. If most objects of a partition seem to be orphans, and they are more than a few, none of them is removed: more
      likely its coordinator has lost its records, and the objects are all that is left.
 Not here: what a coordinator knows (replication/coordination/tiering/), removal of known segments (object_remover.py).
 """
@@ -60,6 +63,8 @@ class SweptPartition:
     known: int = 0
     orphans: list[str] = field(default_factory=list)
     """Their keys."""
+    needed: list[str] = field(default_factory=list)
+    """Keys of those without a segment that may be all that is left of their offsets."""
 
     @property
     def is_credible(self) -> bool:
@@ -84,7 +89,8 @@ class SweptObjects:
     @property
     def doubtful(self) -> list[str]:
         """The keys of objects whose coordinator may have lost its records."""
-        return [key for each in self.partitions.values() if not each.is_credible for key in each.orphans]
+        partitions = self.partitions.values()
+        return [key for each in partitions for key in (*each.needed, *(() if each.is_credible else each.orphans))]
 
 
 class OrphanSweep:
@@ -133,8 +139,9 @@ class OrphanSweep:
             await self._remove(found.orphans)
         if doubtful := found.doubtful:
             _log.error(
-                "%d objects in %s, most of those of their partitions, have no segment and were not removed: records of "
-                "__remote_log_metadata may be lost; restore them, or remove the objects by hand; the first is %s",
+                "%d objects in %s have no segment and were not removed, because no segment has their offsets, or they "
+                "are most of their partitions: records of __remote_log_metadata may be lost; restore them, or remove "
+                "the objects by hand; the first is %s",
                 len(doubtful),
                 calls.store.url,
                 doubtful[0],
@@ -152,16 +159,19 @@ class OrphanSweep:
             if name is None or name.topic_id not in topics:
                 found.foreign += 1
                 continue
-            asked = RemoteObject(PartitionKey(name.topic_id, name.partition), name.segment_id)
+            asked = RemoteObject(PartitionKey(name.topic_id, name.partition), name.segment_id, name.start_offset)
             if each.modified_ms > oldest:
                 found.partitions.setdefault(asked.key, SweptPartition()).known += 1
             else:
                 objects.setdefault(asked, []).append(each.key)
-        orphans = frozenset(await self._client.orphans(objects))
+        answer = await self._client.orphans(objects)
+        orphans, doubtful = frozenset(answer.objects), frozenset(answer.doubtful)
         for asked, keys in objects.items():
             swept = found.partitions.setdefault(asked.key, SweptPartition())
             if asked in orphans:
                 swept.orphans += keys
+            elif asked in doubtful:
+                swept.needed += keys
             else:
                 swept.known += len(keys)
 

@@ -107,16 +107,18 @@ class RemoteLogClient:
         topic = self._image().topic(self._topic.name)
         return topic is not None and topic.partitions[PartitionIndex(0)].leader == self._me
 
-    async def orphans(self, objects: Iterable[RemoteObject]) -> list[RemoteObject]:
+    async def orphans(self, objects: Iterable[RemoteObject]) -> OrphansFound:
         """Those of these objects, which were listed before, that belong to no segment."""
         by_coordinator: dict[PartitionIndex, list[RemoteObject]] = {}
         for each in objects:
             by_coordinator.setdefault(self._coordinators.partition_of(each.key), []).append(each)
-        found: list[RemoteObject] = []
+        orphans: list[RemoteObject] = []
+        doubtful: list[RemoteObject] = []
         for _, asked in sorted(by_coordinator.items()):
             answer: OrphansFound = await self._ask(asked[0].key, FindOrphans(tuple(asked)))
-            found += answer.objects
-        return found
+            orphans += answer.objects
+            doubtful += answer.doubtful
+        return OrphansFound(tuple(orphans), tuple(doubtful))
 
     def coordinator_of(self, key: PartitionKey) -> PartitionIndex:
         """The partition of `__remote_log_metadata` for a partition. Raises CoordinatorNotAvailable: the topic does not

@@ -104,6 +104,7 @@ class RemoteObject:
 
     key: PartitionKey
     segment_id: RemoteSegmentId
+    start_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +134,21 @@ class FindOrphans:
     coordinator has: it would take those of another one for orphans.
 
     An object that was listed before the request and is not known is an orphan for ever: its BeginCopy was committed
-    before its upload began, so its segment was known, and was forgotten since."""
+    before its upload began, so its segment was known, and was forgotten since. That holds while this coordinator has
+    all records that were ever committed: it cannot tell an orphan from a segment whose record was lost, as after an
+    old copy of `__remote_log_metadata` was restored. So nothing is removed whose offsets no finished segment has."""
 
     objects: tuple[RemoteObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OrphansFound:
-    """The objects without a segment, in the order of the request."""
+    """The objects without a segment, each in the order of the request."""
 
     objects: tuple[RemoteObject, ...]
+    """Orphans: a finished segment has the offset at which they start, or the log starts behind it."""
+    doubtful: tuple[RemoteObject, ...] = ()
+    """Those that may be all that is left of their offsets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from replication.coordination.remote_log_requests import (
     FollowRemoteLogs,
     ListRemoteSegments,
     ObjectsRemoved,
+    OrphansFound,
     RemoteLogChanged,
     RemoteLogLeader,
     RemoteObject,
@@ -371,12 +372,31 @@ def test_an_object_is_an_orphan_only_if_its_segment_is_not_known(coordinator: Co
     begun, finished = segment(1, 100, 200, leader(3)), segment(2, 0, 100, leader(3))
     coordinator.copy(finished, leader(3))
     coordinator.ask(BeginCopy(leader(3), begun))
-    late = RemoteObject(ORDERS, RemoteSegmentId(UUID(int=9)))
-    elsewhere = RemoteObject(PartitionKey(TopicId(UUID(int=77)), PartitionIndex(0)), finished.segment_id)
-    objects = (RemoteObject(ORDERS, begun.segment_id), late, RemoteObject(ORDERS, finished.segment_id), elsewhere)
-    assert coordinator.ask(FindOrphans(objects)).objects == (late, elsewhere)
-    coordinator.ask(DeleteRemoteSegments(leader(3), (finished.segment_id,)))
-    assert coordinator.ask(FindOrphans(objects)).objects == (late, elsewhere), "its removal is under way"
+    late = RemoteObject(ORDERS, RemoteSegmentId(UUID(int=9)), Offset(99))
+    objects = (
+        RemoteObject(ORDERS, begun.segment_id, begun.start_offset),
+        late,
+        RemoteObject(ORDERS, finished.segment_id, finished.start_offset),
+    )
+    assert coordinator.ask(FindOrphans(objects)) == OrphansFound((late,))
+    start = EpochStart(LeaderEpoch(3), Offset(100))
+    coordinator.ask(DeleteRemoteSegments(leader(3), (finished.segment_id,), start))
+    assert coordinator.ask(FindOrphans(objects)) == OrphansFound((late,)), "its removal is under way"
+
+
+def test_an_object_whose_offsets_no_finished_segment_has_may_be_all_that_is_left(coordinator: Coordinator) -> None:
+    """The coordinator has an older copy of its records: it knows nothing of what was copied since then."""
+    for number, start in enumerate(range(0, 4_000, 100)):
+        coordinator.copy(segment(number, start, start + 100, leader(3)), leader(3))
+    coordinator.ask(BeginCopy(leader(3), segment(77, 4_000, 4_100, leader(3))))
+    within, behind, newest = (
+        RemoteObject(ORDERS, RemoteSegmentId(UUID(int=100 + start)), Offset(start)) for start in (3_999, 4_000, 4_100)
+    )
+    elsewhere = RemoteObject(PartitionKey(TopicId(UUID(int=77)), PartitionIndex(0)), within.segment_id, Offset(0))
+    found = coordinator.ask(FindOrphans((newest, within, behind, elsewhere)))
+    assert found == OrphansFound((within,), (newest, behind, elsewhere))
+    with pytest.raises(InvalidRequest):
+        coordinator.ask(FindOrphans((replace(within, start_offset=Offset(-1)),)))
 
 
 def test_requests_that_contradict_themselves_are_refused(coordinator: Coordinator) -> None:
@@ -520,9 +540,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert {each.segment_id for each in every if each.state is FINISHED} == set(self.finished)
         known = {each.segment_id for each in every}
         assert known <= self.known
-        objects = tuple(RemoteObject(ORDERS, each) for each in sorted(self.known, key=str))
+        objects = tuple(RemoteObject(ORDERS, each, Offset(0)) for each in sorted(self.known, key=str))
         orphans = self.coordinator.ask(FindOrphans(objects))
-        assert not {each.segment_id for each in orphans.objects} & {
+        assert not {each.segment_id for each in (*orphans.objects, *orphans.doubtful)} & {
             each.segment_id for each in every if each.partition == ORDERS.partition
         }
 

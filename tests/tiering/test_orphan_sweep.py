@@ -14,12 +14,12 @@ import pytest
 from node.coordinators.object_remover import StoreCalls
 from node.tiering.orphan_sweep import PAGE, OrphanSweep, SweptObjects
 from node.tiering_settings import TieringConfig
-from replication.coordination.remote_log_requests import RemoteObject
+from replication.coordination.remote_log_requests import OrphansFound, RemoteObject
 from storage.files.disk_executor import InlineExecutor
 from testbed.fake_object_store import FakeObjectStore
 from tidelog.errors import CoordinatorNotAvailable
 from tidelog.tiering.remote_errors import ObjectStoreUnavailable
-from tidelog.types import Millis, TopicId
+from tidelog.types import INT64_MAX, Millis, TopicId
 
 ORDERS, ELSEWHERE = TopicId(UUID(int=1)), TopicId(UUID(int=2))
 DAY = 86_400_000
@@ -50,16 +50,22 @@ class Coordinators:
         self.config = TieringConfig(url=store.url)
         self.known = {UUID(int=1000 + number) for number in known}
         self.asked: list[Sequence[RemoteObject]] = []
+        self.needed_from = INT64_MAX
+        """No segment has this offset, or one behind it."""
         self.error: CoordinatorNotAvailable | None = None
         self._store = store
 
-    async def orphans(self, objects: Iterable[RemoteObject]) -> list[RemoteObject]:
+    async def orphans(self, objects: Iterable[RemoteObject]) -> OrphansFound:
         asked = list(objects)
         assert any(each.operation == "list" for each in self._store.calls), "asked after the listing"
         self.asked.append(asked)
         if self.error is not None:
             raise self.error
-        return [each for each in asked if each.segment_id not in self.known]
+        unknown = [each for each in asked if each.segment_id not in self.known]
+        return OrphansFound(
+            tuple(each for each in unknown if each.start_offset < self.needed_from),
+            tuple(each for each in unknown if each.start_offset >= self.needed_from),
+        )
 
 
 class Bucket:
@@ -128,6 +134,19 @@ async def test_a_coordinator_that_has_lost_its_records_removes_no_history(caplog
     assert [each.levelno for each in caplog.records if "doubt" in each.message or "no segment" in each.message] == [
         logging.ERROR
     ]
+
+
+async def test_what_was_copied_after_the_records_that_are_left_is_not_removed(caplog: pytest.LogCaptureFixture) -> None:
+    """An older copy of `__remote_log_metadata` was restored: the coordinator knows the first segments only."""
+    bucket = Bucket(range(30))
+    bucket.put(key_of(7, "segment").replace(str(UUID(int=1007)), str(UUID(int=9))))
+    bucket.coordinators.known -= {UUID(int=1028), UUID(int=1029)}
+    bucket.coordinators.needed_from = 28
+    found = await bucket.sweep()
+    assert bucket.sweeper.removed == 1, "the late upload, whose offsets a segment has"
+    assert len(bucket.store.objects) == 60
+    assert min(found.doubtful) == key_of(28, "manifest")
+    assert "4 objects in" in caplog.text
 
 
 async def test_nothing_is_removed_unless_every_coordinator_has_answered() -> None:

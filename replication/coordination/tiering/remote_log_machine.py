@@ -8,7 +8,7 @@ Invariants:
   3. The removal of an object is asked for only once DELETE_SEGMENT_STARTED is committed: a segment whose object may be
      gone is never listed as finished.
   4. A segment is forgotten only when its object is reported as removed. What is known before the upload begins and
-     after it ends cannot be an orphan; what is not known is one (FindOrphans).
+     after it ends cannot be an orphan; what is not known is one, unless records were lost (FindOrphans).
   5. Segments of a topic that is gone are deleted here: it has no leader that could ask for it.
   6. The log start of a leader that deletes segments is recorded in the same batch: what is missing below it has
      expired, what is missing above it is lost.
@@ -48,6 +48,7 @@ from replication.coordination.remote_log_requests import (
     OrphansFound,
     RemoteLogChanged,
     RemoteLogLeader,
+    RemoteObject,
     RemoteSegmentsPage,
     RemoteSegmentsPages,
     RemoveObjects,
@@ -86,6 +87,9 @@ from tidelog.types import (
 
 SEGMENTS_MAX: Final = 1_000
 """Segments in one decision: their records are one batch, and their removals one effect."""
+
+OVERLAPPING_MAX: Final = 16
+"""So many segments are looked at for one with an offset: more leaders do not copy the same records."""
 
 _STARTED, _FINISHED = RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED
 _DELETED = RemoteSegmentState.DELETE_SEGMENT_STARTED
@@ -300,13 +304,17 @@ class RemoteLogMachine:
         return RemoteSegmentsPages(tuple(pages))
 
     def _orphans(self, request: FindOrphans) -> OrphansFound:
-        return OrphansFound(
-            tuple(
-                each
-                for each in request.objects
-                if each.key not in self._partitions or each.segment_id not in self._partitions[each.key].segments
-            )
-        )
+        orphans: list[RemoteObject] = []
+        doubtful: list[RemoteObject] = []
+        for each in request.objects:
+            if each.start_offset < 0:
+                raise InvalidRequest(f"an object that starts at offset {each.start_offset} is asked for; use 0 or more")
+            known = self._partitions.get(each.key)
+            if known is None:
+                doubtful.append(each)
+            elif each.segment_id not in known.segments:
+                (orphans if _is_spare(known, each.start_offset) else doubtful).append(each)
+        return OrphansFound(tuple(orphans), tuple(doubtful))
 
     def _removed(self, request: ObjectsRemoved) -> Decision[RemoteLogChanged]:
         known = self._partitions.get(request.key)
@@ -427,6 +435,13 @@ def _limited(ids: tuple[RemoteSegmentId, ...]) -> tuple[RemoteSegmentId, ...]:
     if len(ids) > SEGMENTS_MAX:
         raise InvalidRequest(f"{len(ids)} remote segments are to be deleted at once; send at most {SEGMENTS_MAX}")
     return ids
+
+
+def _is_spare(known: _RemotePartition, offset: Offset) -> bool:
+    """True if the log needs no further object with the record at this offset."""
+    if known.log_start is not None and offset < known.log_start.start_offset:
+        return True
+    return any(each.state is _FINISHED for each in known.segments.with_offset(offset, OVERLAPPING_MAX))
 
 
 def _order(start: EpochStart) -> tuple[LeaderEpoch, Offset]:

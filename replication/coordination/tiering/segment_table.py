@@ -21,6 +21,7 @@ from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
 from tidelog.types import NO_TIMESTAMP, Millis, Offset, PartitionKey
 
 _OFFSET_BYTES: Final = 8
+_LAST_ID: Final = b"\xff" * 16
 _VERSION: Final = 0
 """The version of the value in which it is kept in memory."""
 
@@ -82,6 +83,12 @@ class SegmentTable:
         """As `following`: the segments that begin at an offset or behind it."""
         first = bisect_left(self._order, offset.to_bytes(_OFFSET_BYTES, "big"))
         return map(self._at, range(first, len(self._order)))
+
+    def with_offset(self, offset: Offset, most: int) -> Iterator[RemoteSegment]:
+        """Segments with this offset, the last ones first; only the `most` that begin last before it are looked at."""
+        behind = bisect_right(self._order, offset.to_bytes(_OFFSET_BYTES, "big") + _LAST_ID)
+        numbers = range(behind - 1, max(behind - most, 0) - 1, -1)
+        return (self._at(number) for number in numbers if self._ends[number] > offset)
 
     def first_since(self, timestamp: Millis, after: SegmentPlace | None) -> RemoteSegment | None:
         """The first segment behind this one, or of all, whose largest timestamp is at least `timestamp`. Only that one

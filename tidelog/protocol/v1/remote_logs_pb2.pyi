@@ -362,22 +362,26 @@ class RemoteObject(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     SEGMENT_ID_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """of the partition"""
     partition: _builtins.int
     """index of the partition"""
     segment_id: _builtins.bytes
     """of the copy"""
+    start_offset: _builtins.int
+    """of the copy, at least 0"""
     def __init__(
         self,
         *,
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
         segment_id: _builtins.bytes = ...,
+        start_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "segment_id", b"segment_id", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "segment_id", b"segment_id", "start_offset", b"start_offset", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -388,18 +392,24 @@ class OrphansFound(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OBJECTS_FIELD_NUMBER: _builtins.int
+    DOUBTFUL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteObject]:
-        """those without a segment"""
+        """those without a segment whose offsets other segments have, or no log has any more"""
+
+    @_builtins.property
+    def doubtful(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteObject]:
+        """those without a segment that may be all that is left of their offsets"""
 
     def __init__(
         self,
         *,
         objects: _abc.Iterable[Global___RemoteObject] | None = ...,
+        doubtful: _abc.Iterable[Global___RemoteObject] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doubtful", b"doubtful", "objects", b"objects"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
