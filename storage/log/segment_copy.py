@@ -16,30 +16,25 @@ Not here: who may copy (the coordinator), the object (tidelog/tiering/segment_ob
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.checkpoints.checkpoint_file import encode_epochs
 from storage.log.cold_read import TransactionsRead
 from storage.log.log import Log
 from storage.producers.producer_replay import replay
 from storage.producers.producer_state import ProducerStateManager
-from storage.segment.batch_walk import BrokenChain, Link
-from storage.segment.epoch_cache import epoch_due
+from storage.segment.batch_walk import BrokenChain
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import LogSegment, segment_path
 from storage.segment.segment_bytes import SegmentBytes
+from storage.segment.sound_pieces import sound_pieces
 from storage.segment.time_index import TimeIndex
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, TransactionIndex, encode_transactions
-from storage.segment.verifier import SegmentRules, sound_batches
 from tidelog.errors import CorruptLog
 from tidelog.records.producer_snapshot import encode_snapshot
-from tidelog.records.v2.header import BatchHeader
 from tidelog.tiering.remote_segment import SectionKind
 from tidelog.types import INT64_MAX, NO_TIMESTAMP, Buffer, EpochStart, Millis, Offset
-
-_PIECE_BYTES: Final = 1 << 20
 
 
 class ClosedSegment(NamedTuple):
@@ -116,19 +111,11 @@ class SegmentCopy:
                 segment.close()
 
     def _log(self, indexes: _CopiedIndexes) -> Iterator[Buffer]:
-        rules = SegmentRules(self.start_offset, self.end_offset, partial(epoch_due, self._epochs))
-        file, piece = self._before[-1].file, bytearray()
+        file = self._before[-1].file
         try:
-            for batch in sound_batches(file, Link(0, self.size, self.start_offset), rules):
-                indexes.add(batch.header, len(piece))
-                piece += batch.buffer
-                if len(piece) >= _PIECE_BYTES:
-                    yield piece
-                    indexes.position += len(piece)
-                    piece = bytearray()
+            yield from sound_pieces(file, self.size, self.start_offset, self.end_offset, self._epochs, indexes.add)
         except BrokenChain as broken:
             raise CorruptLog(f"{self._name} is not copied: {broken}; the scrub reports the damage") from broken
-        yield piece
 
     def _producers(self) -> bytes:
         """The producers as of the segment's end."""
@@ -158,22 +145,20 @@ class _CopiedIndexes:
 
     def __init__(self, base: Offset, interval: int) -> None:
         self.offsets: list[bytes] = []
-        self.position = 0
-        """Byte of the log at which the present piece begins."""
         self._base, self._interval, self._since = base, interval, 0
         self._times: list[bytes] = []
         self._largest = NO_TIMESTAMP
         self._largest_at, self._written = base, NO_TIMESTAMP
 
-    def add(self, header: BatchHeader, at: int) -> None:
-        """The next batch, at byte `at` of the present piece."""
-        if header.max_timestamp > self._largest:
-            self._largest, self._largest_at = header.max_timestamp, header.last_offset
+    def add(self, position: int, size: int, last_offset: Offset, max_timestamp: Millis, /) -> None:
+        """The next batch."""
+        if max_timestamp > self._largest:
+            self._largest, self._largest_at = max_timestamp, last_offset
         if self._since > self._interval:
-            self.offsets.append(OffsetIndex.ENTRY.pack(header.last_offset - self._base, self.position + at))
+            self.offsets.append(OffsetIndex.ENTRY.pack(last_offset - self._base, position))
             self._add_time()
             self._since = 0
-        self._since += header.size
+        self._since += size
 
     def _add_time(self) -> None:
         if self._largest > self._written:
