@@ -8,7 +8,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from node.coordinators.object_remover import ObjectRemover
-from node.replicas import remote_reads
 from node.runtime.work import run_in
 from node.tiering import tiered_partition
 from node.tiering.tiered_partition import TieredPartition
@@ -20,6 +19,7 @@ from storage.log.segment_copy import SegmentCopy
 from tests.sim import tier_retention_stories as stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.tiering.remote_segment import RemoteSegmentId
+from tidelog.tiering.remote_segment_reader import RemoteSegmentReader
 from tidelog.tiering.segment_manifest import parse_key
 from tidelog.types import Buffer, Millis, Offset
 
@@ -176,7 +176,7 @@ def segments_of_a_lost_epoch_stay(patch: Patch) -> None:
 
 def transactions_that_go_on_are_not_looked_for(patch: Patch) -> None:
     """A read of a segment takes only the aborted transactions that end in it."""
-    patch.setattr(remote_reads, "_leaves_open", lambda *_: False)
+    patch.setattr(RemoteSegmentReader, "leaves_open", lambda *_: False)
 
 
 def aborted_transactions_are_not_copied(patch: Patch) -> None:
