@@ -6,12 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replication.coordination.remote_log_records import remote_segment
 from replication.coordination.remote_log_requests import SegmentPlace
+from replication.coordination.tiering import segment_table
 from replication.coordination.tiering.remote_log import RemoteLog, believed
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
+from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
+from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset
 
@@ -206,6 +211,37 @@ def test_lookups_agree_with_a_search_through_all_segments(
     assert log.copied_end == end
     gaps = {each for gap in log.gaps(Offset(log_start), Offset(60)) for each in range(gap.start, gap.end)}
     assert gaps == {*range(log_start, 60)} - covered
+
+    log.advance(Offset(log_start + 5))
+    left = [each.end_offset for each in every if each.start_offset <= offset < each.end_offset > log_start + 5]
+    found = log.segment_with(Offset(offset))
+    assert (None if found is None else found.end_offset) == max(left, default=None)
+
+
+def test_a_lookup_decodes_one_segment_although_another_one_is_much_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic whose records have become larger: one old segment has more offsets than a thousand new ones. The node's
+    loop decodes what a lookup looks at, and each fetch of history is a lookup."""
+    log = RemoteLog(ORDERS, Offset(0))
+    log.add(copied(0, [0] * 1_000, 0, 1_000))
+    for number in range(300):
+        log.add(
+            replace(
+                copied(number + 1, [0], 0, 1), start_offset=Offset(1_000 + number), end_offset=Offset(1_001 + number)
+            )
+        )
+    decoded = []
+
+    def counted(key: RemoteLogSegmentKey, value: RemoteLogSegmentValue) -> RemoteSegment:
+        decoded.append(key)
+        return remote_segment(key, value)
+
+    monkeypatch.setattr(segment_table, "remote_segment", counted)
+    for offset in (0, 999, 1_000, 1_150, 1_299):
+        found = log.segment_with(Offset(offset))
+        assert found is not None
+        assert found.start_offset <= offset < found.end_offset
+    assert len(decoded) == 5
+    assert log.segment_with(Offset(1_300)) is None
 
 
 @given(

@@ -132,13 +132,8 @@ class RemoteLog:
 
     def segment_with(self, offset: Offset) -> RemoteSegment | None:
         """A segment with this offset, the one that goes on the furthest; None if no segment has it."""
-        found: RemoteSegment | None = None
-        for segment in self._table.following_offset(Offset(max(0, offset - self._longest))):
-            if segment.start_offset > offset:
-                break
-            if segment.end_offset > offset and (found is None or segment.end_offset > found.end_offset):
-                found = segment
-        return found
+        found = self._table.furthest(offset)
+        return found if found is not None and found.end_offset > offset else None
 
     def covering(self, start: Offset, end: Offset, most: int) -> tuple[tuple[RemoteSegment, ...], Offset]:
         """The segments with the offsets of [start, end), as few as possible and at most `most`, and where to continue:

@@ -2,7 +2,7 @@
 
 A segment is kept as the bytes of its record's value, and decoded when somebody looks at it, which is rare: a list of
 objects would take three times as much on the coordinator, and again on the leader. What lookups compare for every
-segment, its end and its largest timestamp, stands in columns beside that.
+segment, its end, how far those up to it reach, and its largest timestamp, stands in columns beside that.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class SegmentTable:
         self._partition = partition
         self._order: list[bytes] = []  # start offset and id: 24 bytes that sort as the pair
         self._ends, self._largest = array("q"), array("q")  # in the same order: end offset, largest timestamp
+        self._reach = array("q")  # in the same order: the largest end offset of the segments up to this one
         self._values: dict[bytes, tuple[bytes, bytes]] = {}  # by id: the entry of the order, the value
 
     def __len__(self) -> int:
@@ -54,8 +55,10 @@ class SegmentTable:
             self._order.insert(index, place)
             self._ends.insert(index, segment.end_offset)
             self._largest.insert(index, segment.max_timestamp)
+            self._reach.insert(index, -1)
         else:
             self._ends[index], self._largest[index] = segment.end_offset, segment.max_timestamp
+        self._review_reach(index)
         self._values[segment.segment_id.bytes] = place, REMOTE_LOG_SEGMENT_VALUE.encode(value, _VERSION)
 
     def __contains__(self, segment_id: UUID) -> bool:
@@ -66,7 +69,18 @@ class SegmentTable:
         known = self._values.pop(segment_id.bytes, None)
         if known is not None:
             index = bisect_left(self._order, known[0])
-            del self._order[index], self._ends[index], self._largest[index]
+            del self._order[index], self._ends[index], self._largest[index], self._reach[index]
+            self._review_reach(index)
+
+    def _review_reach(self, index: int) -> None:
+        """The end of the segment at `index` has changed. Mostly it is the last or the first one, and the next one's
+        reach stays."""
+        reach, most = self._reach, self._reach[index - 1] if index else -1
+        for number in range(index, len(reach)):
+            most = max(most, self._ends[number])
+            if reach[number] == most:
+                return  # so are those behind it: each follows from the one before
+            reach[number] = most
 
     def get(self, segment_id: UUID) -> RemoteSegment | None:
         """The segment of an id; None if it is not known."""
@@ -89,6 +103,12 @@ class SegmentTable:
         behind = bisect_right(self._order, offset.to_bytes(_OFFSET_BYTES, "big") + _LAST_ID)
         numbers = range(behind - 1, max(behind - most, 0) - 1, -1)
         return (self._at(number) for number in numbers if self._ends[number] > offset)
+
+    def furthest(self, offset: Offset) -> RemoteSegment | None:
+        """Of the segments that begin at an offset or before it, the one that ends last; None if there is none. Only
+        that one is decoded, however long or short the others are."""
+        behind = bisect_left(self._order, (offset + 1).to_bytes(_OFFSET_BYTES, "big"))
+        return self._at(bisect_left(self._reach, self._reach[behind - 1])) if behind else None
 
     def first_since(self, timestamp: Millis, after: SegmentPlace | None) -> RemoteSegment | None:
         """The first segment behind this one, or of all, whose largest timestamp is at least `timestamp`. Only that one
