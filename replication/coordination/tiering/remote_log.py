@@ -65,7 +65,10 @@ class RemoteLog:
         self.is_whole = False
         """True once every segment is known: an offset that none has is lost. False: it may be copied meanwhile."""
         self.size = 0
-        """Bytes of the record batches in all segments; what is in two of them counts twice."""
+        """Bytes of the record batches in all segments. What is in two of them counts once, by its share of offsets:
+        retention would take overlaps, of which each change of the leader can leave one, from the records."""
+        self._doubled: dict[RemoteSegmentId, int] = {}
+        """Bytes of segments that were in others, too, when they were added."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -99,12 +102,20 @@ class RemoteLog:
     def add(self, segment: RemoteSegment) -> None:
         """Add a segment that this leader has copied, or that `load` believes."""
         if segment.segment_id not in self._table:
-            self.size += segment.log_size
+            doubled = self._doubled_bytes(segment)
+            if doubled:
+                self._doubled[segment.segment_id] = doubled
+            self.size += segment.log_size - doubled
         self._table.put(segment)
         self.end = max(self.end, segment.end_offset)
         self._longest = max(self._longest, segment.end_offset - segment.start_offset)
         if segment.start_offset <= self.copied_end:
             self.copied_end = max(self.copied_end, segment.end_offset)
+
+    def _doubled_bytes(self, segment: RemoteSegment) -> int:
+        before = self.segment_with(segment.start_offset)
+        shared = 0 if before is None else min(before.end_offset, segment.end_offset) - segment.start_offset
+        return segment.log_size * shared // (segment.end_offset - segment.start_offset)
 
     def advance(self, log_start: Offset) -> tuple[RemoteSegmentId, ...]:
         """The log start has moved. Returns the segments that lie below it, which are to be deleted."""
@@ -116,7 +127,7 @@ class RemoteLog:
                 below.append(segment)
         for segment in below:
             self._table.remove(segment.segment_id)
-            self.size -= segment.log_size
+            self.size -= segment.log_size - self._doubled.pop(segment.segment_id, 0)
         if log_start > self.copied_end:
             self.copied_end = log_start
             while (behind := self.segment_with(self.copied_end)) is not None:  # a gap that lies below the log start now
