@@ -459,8 +459,7 @@ class LeaderReplica:
             if end is not None:
                 return diverging_answer(fetch, self._log, self.core.leader_epoch, end)
         nearest = self.core.in_sync.nearest(fetch.rack, fetch.next_offset)
-        in_tier = max(self._log.copied_end, self._log.local_log_start_offset)
-        if nearest is None or fetch.next_offset < in_tier:  # the other may not know the segment yet
+        if nearest is None:
             return None
         nothing = LogRead(b"", fetch.next_offset, ())
         return read_answer(fetch, self._log, self.core.leader_epoch, nothing, preferred=nearest)

@@ -121,6 +121,8 @@ class RealNodes:
         self.nodes: dict[int, RealNode] = {}
         self.secrets: dict[int, str] = {}
         """The secret of the cluster, for nodes that have one."""
+        self.racks: dict[int, str] = {}
+        """The racks of nodes that have one."""
         self.past: list[RealNode] = []
         """Every incarnation of every node, including the present ones."""
         self.coordinators = CoordinatorSettings()
@@ -180,6 +182,7 @@ class RealNodes:
             quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, len(self.addresses))),
             authorizer=allowed,
             sasl=self.sasl or SaslConfig(),
+            rack=self.racks.get(number, ""),
             coordinators=self.coordinators,
             replication=self.replication,
             tiering=self.tiering,

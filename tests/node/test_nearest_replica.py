@@ -12,7 +12,7 @@ from node.config import GRPC_LISTENER
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetNotAvailable, UnknownLeaderEpoch
 from tidelog.records import iter_batches
-from tidelog.types import NodeId
+from tidelog.types import NodeId, Offset
 
 FAR = "far"
 
@@ -41,6 +41,12 @@ def test_a_reader_in_the_rack_of_a_follower_is_sent_there(cluster: Cluster) -> N
     assert (hint.preferred_read_replica, values(hint)) == (3, [])
     there = cluster.fetch(3, 0, rack=FAR, epoch=1)
     assert (there.preferred_read_replica, values(there)) == (-1, [b"a", b"b"])
+
+
+def test_a_reader_of_what_is_in_the_remote_tier_is_sent_there_too(cluster: Cluster) -> None:
+    """As in Kafka: the follower reads the object store itself."""
+    cluster.log(1).copied_end = Offset(2)
+    assert cluster.fetch(1, 0, rack=FAR).preferred_read_replica == 3
 
 
 @pytest.mark.parametrize("rack", ["", "near", "elsewhere"])

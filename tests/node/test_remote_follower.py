@@ -19,6 +19,8 @@ from tests.node.tiered_nodes import (
     all_left,
     bootstrap,
     consumed,
+    follower_number,
+    in_sync,
     leader,
     of_store,
     produce,
@@ -35,14 +37,7 @@ SEGMENT = 2 * 1100
 async def tiered_topic(nodes: RealNodes) -> None:
     async with Admin(bootstrap(nodes)) as admin:
         await admin.create_topic(TOPIC, partitions=1, replication_factor=NODES, configs=TIERED)
-    await nodes.wait_until(lambda: len(replicas(nodes)) == NODES and len(leader_state(nodes)) == NODES)
-
-
-def leader_state(nodes: RealNodes) -> tuple[int, ...]:
-    """The in-sync set, as the controller has it."""
-    image = nodes.nodes[0].node.image
-    topic = None if image is None else image.topic(TOPIC)
-    return () if topic is None else tuple(topic.partitions[0].isr)
+    await nodes.wait_until(lambda: len(replicas(nodes)) == NODES and len(in_sync(nodes)) == NODES)
 
 
 def replica_of(nodes: RealNodes, number: int) -> Replica | None:
@@ -55,11 +50,6 @@ async def empty(nodes: RealNodes, number: int) -> None:
     await nodes.stop(number)
     shutil.rmtree(Path(nodes.log_directories(number)[0]) / f"{TOPIC}-0")
     await nodes.start(number)
-
-
-def follower_number(nodes: RealNodes) -> int:
-    """A node that neither leads the topic nor the quorum."""
-    return next(number for number in (1, 2) if replica_of(nodes, number) is not leader(nodes))
 
 
 def producers(replica: Replica) -> set[object]:
@@ -104,7 +94,7 @@ async def test_an_emptied_replica_fetches_only_what_is_local(tmp_path: Path) -> 
             await empty(nodes, number)
             await nodes.wait_until(lambda: replica_of(nodes, number) is not None)
             await nodes.wait_until(lambda: replica_of(nodes, number).log.log_end_offset == end)  # type: ignore[union-attr]
-            await nodes.wait_until(lambda: number in leader_state(nodes))
+            await nodes.wait_until(lambda: number in in_sync(nodes))
 
             back = replica_of(nodes, number)
             assert back is not None
@@ -139,7 +129,7 @@ async def test_a_store_that_does_not_answer_keeps_only_that_replica_back(
         await empty(nodes, number)
         await nodes.wait_until(lambda: "cannot go on behind the remote tier yet" in caplog.text)
         assert "the store does not answer" in caplog.text
-        await nodes.wait_until(lambda: number in leader_state(nodes))
+        await nodes.wait_until(lambda: number in in_sync(nodes))
         assert await consumed(nodes, RECORDS) == list(range(RECORDS))
         starts = nodes.nodes[number].node.replicas.remote_starts  # type: ignore[union-attr]
         assert starts is not None
@@ -161,7 +151,7 @@ async def test_a_reassignment_to_another_node_sends_only_what_is_local(tmp_path:
             stays = leader(nodes).leader_node
             added = next(number for number in range(NODES) if replica_of(nodes, number) is None)
             await admin.reassign({(TOPIC, 0): [added, stays]})
-            await nodes.wait_until(lambda: sorted(leader_state(nodes)) == sorted([added, stays]))
+            await nodes.wait_until(lambda: sorted(in_sync(nodes)) == sorted([added, stays]))
             await admin.elect_leaders([(TOPIC, 0)])
         new = replica_of(nodes, added)
         assert new is not None

@@ -50,6 +50,18 @@ def leader(nodes: RealNodes, topic: str = TOPIC, partition: int = 0) -> Replica:
     return next(each for each in replicas(nodes, topic, partition) if each.leader is not None)
 
 
+def in_sync(nodes: RealNodes) -> tuple[int, ...]:
+    """The in-sync set of the topic, as the controller has it."""
+    image = nodes.nodes[0].node.image
+    topic = None if image is None else image.topic(TOPIC)
+    return () if topic is None else tuple(topic.partitions[0].isr)
+
+
+def follower_number(nodes: RealNodes) -> int:
+    """Of three nodes, one that neither leads the topic nor the quorum."""
+    return next(number for number in (1, 2) if number != leader(nodes).leader_node)
+
+
 async def produce(nodes: RealNodes, first: int, count: int, topic: str = TOPIC, partition: int = 0) -> None:
     async with Producer(bootstrap(nodes), linger_ms=0) as producer:
         for number in range(first, first + count):
