@@ -401,6 +401,7 @@ class Admin(_SyncClient[_admin.Admin]):
     describe_cluster = blocking(_admin.Admin.describe_cluster)
     list_offsets = blocking(_admin.Admin.list_offsets)
     end_positions = blocking(_admin.Admin.end_positions)
+    describe_remote_segments = blocking(_admin.Admin.describe_remote_segments)
     delete_records = blocking(_admin.Admin.delete_records)
     list_groups = blocking(_admin.Admin.list_groups)
     describe_groups = blocking(_admin.Admin.describe_groups)

@@ -407,7 +407,9 @@ def test_offsets_are_listed_by_position_and_by_timestamp(cluster: Cluster) -> No
     assert list_offset(cluster, -3).offset == 0
     assert list_offset(cluster, 1_700_000_000_000).offset == 0
     assert list_offset(cluster, 1_700_000_000_001).offset == -1
-    assert list_offset(cluster, -4).error.code == InvalidRequest.code
+    assert list_offset(cluster, -4).offset == 0, "all of it is on the disk"
+    assert list_offset(cluster, -5).offset == -1, "nothing of it is in a remote tier"
+    assert list_offset(cluster, -6).error.code == InvalidRequest.code
     assert list_offset(cluster, -1, node=2).error.code == NotLeaderOrFollower.code
     assert list_offset(cluster, -1, epoch=7).error.code == UnknownLeaderEpoch.code
 
