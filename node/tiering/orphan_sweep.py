@@ -122,21 +122,20 @@ class OrphanSweep:
                 continue
             pause = max(1, interval // 2 + self._rng.randrange(interval // 2 + 1))
             try:
-                await self.sweep(dry_run=False)
+                await self.sweep()
             except TidelogError as error:
                 pause = min(pause, RETRY_MS)
                 _log.warning("a sweep of the object store ended early: %s", error.message)
 
-    async def sweep(self, *, dry_run: bool) -> SweptObjects:
-        """Look for orphans, and remove them unless `dry_run`. Raises what the store and the coordinators do."""
+    async def sweep(self) -> SweptObjects:
+        """Look for orphans, and remove them. Raises what the store and the coordinators do."""
         calls, found = self._calls, SweptObjects()
         listing = calls.store.list("")
         while page := await run_in(calls.executor, lambda: list(islice(listing, PAGE))):
             await self._judge(page, found)
             await self._clock.sleep_ms(PAGE_PAUSE_MS)
         self.last = found
-        if not dry_run:
-            await self._remove(found.orphans)
+        await self._remove(found.orphans)
         if doubtful := found.doubtful:
             _log.error(
                 "%d objects in %s have no segment and were not removed, because no segment has their offsets, or they "
