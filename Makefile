@@ -374,7 +374,7 @@ audit: $(AUDIT)/.ready  ## Known vulnerabilities of all pinned dependencies (pip
 sbom: $(AUDIT)/.ready  ## What the image installs besides Debian, as CycloneDX JSON in dist/tidelog.cdx.json
 	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom && mkdir -p dist
 	@$(PY) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; o = p["optional-dependencies"]; \
-		print("\n".join((*p["dependencies"], *o["server"], *o["cli"])))' > build/sbom/requirements.txt
+		print("\n".join((*p["dependencies"], *o["server"], *o["cli"], *o["tiering"])))' > build/sbom/requirements.txt
 	@$(PY) -m pip --python build/sbom install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--requirement build/sbom/requirements.txt >&2
 	@$(AUDIT)/bin/cyclonedx-py environment build/sbom --pyproject pyproject.toml --mc-type application \
