@@ -290,6 +290,14 @@ class Node:
         """The object store of the remote tier. Raises InvalidConfig, UnsupportedVersion, ObjectStoreRefused."""
         url = self._config.tiering.url
         if not url:
+            logs = [log for each in self._logs.directories for log in each.logs.values() if log.config.remote_storage]
+            if logs:
+                _log.error(
+                    "remote.log.storage.url is not set, but logs have a remote tier (%d, %s for one): this node copies "
+                    "and reads nothing of it; set it as on the other nodes and restart this node",
+                    len(logs),
+                    logs[0].topic_partition,
+                )
             return None
         executor = self._executors("remote copy", COPIES_AT_ONCE + 1)  # one removes objects
         return StoreCalls(await run_in(executor, lambda: self._open_store(url)), executor)

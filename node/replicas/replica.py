@@ -46,6 +46,7 @@ from storage.log.log_read import LogRead
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.record_exchange import FetchedPartition
+from tidelog.tiering.remote_errors import ObjectStoreRefused
 from tidelog.types import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -329,7 +330,8 @@ class Replica:
 
     def remote_range(self, start: Offset, end: Offset, most: int, leader_epoch: LeaderEpoch) -> RemoteRange:
         """The remote segments of a range, at most `most`. Raises NotLeaderOrFollower, FencedLeaderEpoch,
-        UnknownLeaderEpoch, OffsetNotAvailable while a new leader does not know them."""
+        UnknownLeaderEpoch, OffsetNotAvailable while a new leader does not know them, ObjectStoreRefused without a
+        store."""
         self.leading_in(leader_epoch)
         reads = self._services.remote_reads
         if not self.log.config.remote_storage:
@@ -463,12 +465,13 @@ class Replica:
         wait_for_store(fetch, remote, in_store, now)
         return None
 
-    def _tier_unknown(self, offset: Offset) -> OffsetNotAvailable:
-        has_none = self._services.remote_reads is None
-        why = "has no remote.log.storage.url" if has_none else "does not know its remote segments yet"
-        return OffsetNotAvailable(
-            f"offset {offset} of partition {self} is in the remote tier, and this node {why}: try again after a pause"
-        )
+    def _tier_unknown(self, offset: Offset) -> TidelogError:
+        where = f"offset {offset} of partition {self} is in the remote tier, and this node"
+        if self._services.remote_reads is None:  # OffsetNotAvailable would let readers wait for ever
+            return ObjectStoreRefused(
+                f"{where} has no remote.log.storage.url: set it as on the other nodes and restart this node"
+            )
+        return OffsetNotAvailable(f"{where} does not know its remote segments yet: try again after a pause")
 
     def waits_at_end(self, fetch: WaitingFetch, now: Millis) -> bool:
         """Let a new fetch wait if it asks for the next record and is not due. Returns True if it waits."""

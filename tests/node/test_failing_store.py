@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,12 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.record_exchange import FetchedPartition
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.obstore_store import open_object_store
-from tidelog.tiering.remote_errors import ObjectStoreUnavailable, RemoteObjectDamaged, RemoteObjectMissing
+from tidelog.tiering.remote_errors import (
+    ObjectStoreRefused,
+    ObjectStoreUnavailable,
+    RemoteObjectDamaged,
+    RemoteObjectMissing,
+)
 
 COLD, HOT = "history", "present"
 RECORDS = 20
@@ -169,6 +175,21 @@ async def test_an_object_that_is_damaged_or_gone_ends_only_reads_of_its_records(
             await consumer.seek((COLD, 0), await consumer.position((COLD, 0)))
             await consume_more(consumer, numbers, RECORDS + 1)
             assert numbers == list(range(RECORDS + 1))
+
+
+async def test_a_node_without_the_url_of_the_store_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The setting is lost on a node: its log names it at the start, and a consumer of history gets an error, since no
+    other attempt would help. What is on the node is read as before."""
+    async with cold_and_hot(tmp_path, FakeObjectStore()) as nodes:
+        await nodes.stop(0)
+        nodes.tiering = replace(nodes.tiering, url="")
+        await nodes.start(0)
+        await nodes.wait_led(HOT)
+        await nodes.wait_led(COLD)
+        assert f"remote.log.storage.url is not set, but logs have a remote tier (2, {COLD}-" in caplog.text
+        with pytest.raises(ObjectStoreRefused, match=r"offset 0 .* no remote\.log\.storage\.url: set it"):
+            await consumed(nodes, RECORDS, COLD)
+        assert await consumed(nodes, RECORDS, HOT) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize(

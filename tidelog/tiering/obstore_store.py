@@ -206,7 +206,8 @@ class ObstoreStore:
                 raise ObjectStoreFull(f"{what}; give the store more space, or shorten retention") from error
             if isinstance(error, (errors.NotFoundError, FileNotFoundError)) and doing in ("reading", "deleting"):
                 raise RemoteObjectMissing(
-                    f"{what}; restore the object, or delete the records up to the end of its segment"
+                    f"{what}; correct the URL if the objects are in another store, restore the object, or delete the "
+                    "records up to the end of its segment"
                 ) from error
             raise ObjectStoreUnavailable(
                 f"{what}; it is tried again: look at the store and the network to it"
