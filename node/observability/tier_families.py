@@ -33,12 +33,30 @@ TIER: Final = MetricTable[TierFigures](
         "Reads of remote segments that failed",
         lambda t: t.read_errors,
         "rises: the log names object, cause and next step (tiering.md, Stores); reads of what is on the nodes go on",
+        alerts=(
+            Alert(
+                "TidelogRemoteReadsFail",
+                "increase(tidelog_remote_read_errors_total[15m]) > 0",
+                "{{ $value }} reads of {{ $labels.instance }} from the object store failed in 15 minutes",
+                5,
+                command="tidelog tier describe TOPIC",
+            ),
+        ),
     ),
     Metric(
         "tidelog_remote_failing_partitions",
         "Partitions whose last attempt failed; each is tried again, at the latest after a minute",
         lambda t: t.failing,
         "above 0 for long: as the errors",
+        alerts=(
+            Alert(
+                "TidelogRemoteCopiesFail",
+                "tidelog_remote_failing_partitions > 0",
+                "{{ $value }} partitions of {{ $labels.instance }} are not copied to the object store: its disks fill",
+                15,
+                command="tidelog log-dirs",
+            ),
+        ),
     ),
     Metric(
         "tidelog_remote_waiting_segments",
@@ -83,7 +101,7 @@ TIER: Final = MetricTable[TierFigures](
                 "{{ $value }} offsets of partitions led by {{ $labels.instance }} are on no node and in no segment",
                 1,
                 is_critical=True,
-                command="tidelog topic list",
+                command="tidelog tier describe TOPIC",
             ),
         ),
     ),
@@ -98,6 +116,15 @@ TIER: Final = MetricTable[TierFigures](
         "Objects without a segment that the last sweep of this node did not remove: most of their partition had none",
         lambda t: t.doubtful_objects,
         "above 0: records of `__remote_log_metadata` may be lost: tiering.md, Orphans",
+        alerts=(
+            Alert(
+                "TidelogRemoteObjectsDoubtful",
+                "tidelog_remote_doubtful_objects > 0",
+                "{{ $value }} objects have no segment, by the sweep of {{ $labels.instance }}: its records may be lost",
+                0,
+                command="tidelog topic describe __remote_log_metadata",
+            ),
+        ),
     ),
     Metric(
         "tidelog_remote_foreign_objects",

@@ -21,6 +21,9 @@ NAMES = {metric.name for metric in METRICS} | {
 ONE = 'instance="a",job="tidelog"'
 FIRES: dict[str, tuple[str, ...]] = {
     # the series that let each alert fire, as promtool writes them: once a minute for eight hours
+    "TidelogRemoteCopiesFail": (f"tidelog_remote_failing_partitions{{{ONE}}} 2+0x480",),
+    "TidelogRemoteReadsFail": (f"tidelog_remote_read_errors_total{{{ONE}}} 0+1x480",),
+    "TidelogRemoteObjectsDoubtful": (f"tidelog_remote_doubtful_objects{{{ONE}}} 5+0x480",),
     "TidelogRemoteSegmentsMissing": (f"tidelog_remote_missing_offsets{{{ONE}}} 7+0x480",),
     "TidelogTwoClusters": (
         'tidelog_cluster_info{cluster_id="x"} 1+0x480',
