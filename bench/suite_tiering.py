@@ -5,7 +5,7 @@ Parts: produce (one producer at full speed, acks=all, to a topic that is copied 
 turns; before each turn all is copied; with what is copied meanwhile, and how late the event loops are), consume (one
 consumer from the first record on, of a topic whose segments have left the nodes and of one whose segments are in the
 page cache, in turns: what produce has written, more than the caches of the nodes), manifests (tiering_manifests.py),
-replacement (tiering_replacement.py).
+replacement (tiering_replacement.py), spark (tiering_spark.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import asyncio
 import re
 import statistics
 import time
-import urllib.request
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import uvloop
 
-from bench import cluster_load, tiering_manifests, tiering_replacement
+from bench import cluster_load, tiering_manifests, tiering_replacement, tiering_spark
 from bench.cluster_load import Throughput
 from bench.figure import Better, Figure, Run
 from bench.systems.system import SystemFailed
+from bench.tiering_metrics import COPIED_S_MAX, copied_bytes, samples, wait_copied
 from bench.tiering_parts import PARTS
 from node.process.local_cluster import LocalCluster, LocalNode
 from tidelog import Admin
@@ -34,11 +34,9 @@ PARTITIONS: Final = 6
 VALUE_BYTES: Final = 1_000
 PLAIN: Final = "plain"
 TIERED: Final = "tiered"
-COPIED_S_MAX: Final = 120.0
 POLL_S: Final = 0.5
 PRODUCE_SHARE: Final = 0.95
 _SETTINGS: Final = {"log.retention.check.interval.ms": 1_000, "remote.log.cache.max.bytes": 32 << 20}
-_SAMPLE: Final = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LAG: Final = "tidelog_event_loop_lag_seconds_bucket"
 
 
@@ -48,7 +46,7 @@ class _Effort(NamedTuple):
     segment_bytes: int
 
 
-_FULL: Final = _Effort(3, 8.0, 16 << 20)
+_FULL: Final = _Effort(5, 8.0, 16 << 20)
 _QUICK: Final = _Effort(1, 1.0, 1 << 20)
 
 
@@ -70,6 +68,8 @@ def figures(run: Run) -> Iterator[Figure]:
         yield from tiering_manifests.figures(run)
     if "replacement" in parts:
         yield from tiering_replacement.figures(run)
+    if "spark" in parts:
+        yield from tiering_spark.figures(run)
 
 
 # --- produce ---
@@ -81,44 +81,31 @@ def _produce(run: Run, cluster: LocalCluster, effort: _Effort) -> Iterator[Figur
     lags: dict[str, list[float]] = {PLAIN: [], TIERED: []}
     for number in range(effort.rounds):
         for topic in (PLAIN, TIERED):
-            _wait_copied(cluster)
-            copied, late = _copied(cluster), [_lateness(node) for node in cluster.nodes]
+            wait_copied(cluster)
+            copied, late = copied_bytes(cluster), [_lateness(node) for node in cluster.nodes]
             began = time.perf_counter()
             found = _turn(run, cluster, cluster_load.produce, topic, VALUE_BYTES, effort.seconds)
             rates[topic].append(found)
             lags[topic].append(
                 max(_p99(_lateness(node), *before) for node, *before in zip(cluster.nodes, late, strict=True))
             )
-            copied = (_copied(cluster) - copied) / 1e6 / (time.perf_counter() - began)
+            copied = (copied_bytes(cluster) - copied) / 1e6 / (time.perf_counter() - began)
             run.say(f"round {number}: {topic} {found.megabytes_per_second:.1f} MB/s, copies {copied:.1f} MB/s")
             if topic == TIERED:
                 copied_per_second.append(copied)
-    mine, plain = (statistics.median(each.megabytes_per_second for each in rates[topic]) for topic in (TIERED, PLAIN))
+    mine, plain = _median_round(rates, lambda found: found.megabytes_per_second)
     yield Figure("produce while tiering, against without", mine, "MB/s", plain, target=PRODUCE_SHARE)
     yield Figure("copied to the object store meanwhile", statistics.median(copied_per_second), "MB/s")
-    cpu, plain_cpu = (statistics.median(each.cpu_ms_per_megabyte for each in rates[topic]) for topic in (TIERED, PLAIN))
+    cpu, plain_cpu = _median_round(rates, lambda found: found.cpu_ms_per_megabyte)
     yield Figure("processor time while tiering, against without", cpu, "ms/MB", plain_cpu, better=Better.LESS)
     late_by, plain_by = (max(statistics.median(lags[topic]), 1e-3) * 1_000 for topic in (TIERED, PLAIN))
     yield Figure("event loop of the latest node, p99 at most", late_by, "ms", plain_by, better=Better.LESS)
 
 
-def _wait_copied(cluster: LocalCluster) -> None:
-    cluster.wait_until(
-        lambda: all(_samples(node).get("tidelog_remote_waiting_segments", 0.0) == 0 for node in cluster.nodes),
-        within_s=COPIED_S_MAX,
-        what="all closed segments are copied",
-    )
-
-
-def _copied(cluster: LocalCluster) -> float:
-    """Bytes that all nodes have copied."""
-    return sum(_samples(node).get("tidelog_remote_copied_bytes_total", 0.0) for node in cluster.nodes)
-
-
 def _lateness(node: LocalNode) -> dict[float, float]:
     """Measurements of the lag of the event loop, by the upper end of their bucket."""
     found = {}
-    for name, value in _samples(node).items():
+    for name, value in samples(node).items():
         if name.startswith(_LAG):
             edge = re.search(r'le="([^"]+)"', name)
             assert edge is not None, "a histogram has buckets"
@@ -137,7 +124,7 @@ def _p99(now: dict[float, float], before: dict[float, float]) -> float:
 
 
 def _consume(run: Run, cluster: LocalCluster, effort: _Effort) -> Iterator[Figure]:
-    _wait_copied(cluster)
+    wait_copied(cluster)
     if not _run(_have_left(cluster.bootstrap)):
         raise SystemFailed(f"copied segments are still on their leaders after {COPIED_S_MAX:g} s")
     rates: dict[str, list[Throughput]] = {PLAIN: [], TIERED: []}
@@ -150,9 +137,9 @@ def _consume(run: Run, cluster: LocalCluster, effort: _Effort) -> Iterator[Figur
             if topic == TIERED:
                 read += _read(cluster) - before
             run.say(f"round {number}: {topic} {found.megabytes_per_second:.1f} MB/s")
-    mine, plain = (statistics.median(each.megabytes_per_second for each in rates[topic]) for topic in (TIERED, PLAIN))
+    mine, plain = _median_round(rates, lambda found: found.megabytes_per_second)
     yield Figure("consume from the object store, against local segments", mine, "MB/s", plain)
-    cpu, plain_cpu = (statistics.median(each.cpu_ms_per_megabyte for each in rates[topic]) for topic in (TIERED, PLAIN))
+    cpu, plain_cpu = _median_round(rates, lambda found: found.cpu_ms_per_megabyte)
     yield Figure("processor time from the object store, against local", cpu, "ms/MB", plain_cpu, better=Better.LESS)
     yield Figure("read from the object store", read / 1e6, "MB")
 
@@ -174,10 +161,19 @@ async def _have_left(bootstrap: str) -> bool:
 
 def _read(cluster: LocalCluster) -> float:
     """Bytes that all nodes have read from the object store."""
-    return sum(_samples(node).get("tidelog_remote_read_bytes_total", 0.0) for node in cluster.nodes)
+    return sum(samples(node).get("tidelog_remote_read_bytes_total", 0.0) for node in cluster.nodes)
 
 
 # --- both ---
+
+
+def _median_round(
+    rates: Mapping[str, Sequence[Throughput]], value: Callable[[Throughput], float]
+) -> tuple[float, float]:
+    """With the tier and without, of the round whose ratio is the median: what other programs take differs more between
+    rounds than within one."""
+    pairs = [(value(mine), value(plain)) for mine, plain in zip(rates[TIERED], rates[PLAIN], strict=True)]
+    return sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
 
 
 def _turn(
@@ -191,10 +187,3 @@ def _turn(
 def _run(work: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
-
-
-def _samples(node: LocalNode) -> dict[str, float]:
-    """The metrics of a node, with their labels in their names."""
-    with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    return {f"{name}{{{labels}}}" if labels else name: float(value) for name, labels, value in _SAMPLE.findall(text)}

@@ -2,7 +2,8 @@
 
 It runs in the environment of the connector: this checkout's for Tidelog's source and sink, build/peers-spark for
 Spark's Kafka connector, whose jars are in `jars` there. Both take the same options but for their first word, and the
-same queries run over both. `Job.connector` is `tidelog`, `kafka` or `prebuilt` (bench/loads/prebuilt_arrow.py).
+same queries run over both. `Job.connector` is `tidelog`, `kafka`, `prebuilt` (bench/loads/prebuilt_arrow.py) or
+`parquet`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,12 @@ def write(job: Job, _gate: Gate) -> dict[str, Any]:
     began = time.perf_counter()
     _write(job, frame, job.options)
     return {"rows": job.rows, "seconds": time.perf_counter() - began}
+
+
+def save_parquet(job: Job, _gate: Gate) -> dict[str, Any]:
+    """Write the topic once as Parquet, into the folder `path` of the options."""
+    _frame(job._replace(options={})).write.parquet(job.options["path"])
+    return {}
 
 
 def stream(job: Job, _gate: Gate) -> dict[str, Any]:
@@ -153,6 +160,8 @@ def _frame(job: Job) -> DataFrame:
 
 
 def _source(job: Job) -> dict[str, str]:
+    if job.connector == "parquet":
+        return dict(job.options)
     if job.connector == "prebuilt":
         return {"rows": str(job.rows), "partitions": str(job.partitions), "valueBytes": str(job.value_bytes)}
     address = {f"{job.connector}.bootstrap.servers": job.bootstrap, "subscribe": job.topic}

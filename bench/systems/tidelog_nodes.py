@@ -15,34 +15,34 @@ class Tidelog(System):
     clients: tuple[str, ...] = ("tidelog",)
     can_fsync = can_tail = True
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, tiered: bool = False) -> None:
         super().__init__(directory)
-        self._cluster = LocalCluster(directory, NODES)
+        self.cluster = LocalCluster(directory, NODES, tiered=tiered)
 
     def start(self) -> None:
-        self._cluster.start()
-        self._cluster.wait_healthy()
+        self.cluster.start()
+        self.cluster.wait_healthy()
 
     def stop(self) -> None:
-        self._cluster.kill_all()
+        self.cluster.kill_all()
 
     @property
     def pids(self) -> list[int]:
-        return [node.pid for node in self._cluster.nodes if node.running]
+        return [node.pid for node in self.cluster.nodes if node.running]
 
     @property
     def bootstrap(self) -> str:
-        return self._cluster.bootstrap
+        return self.cluster.bootstrap
 
     @property
     def version(self) -> str:
         return tidelog.__version__
 
     def restart(self, pid: int) -> None:
-        (node_id,) = [node.node_id for node in self._cluster.nodes if node.process is not None and node.pid == pid]
-        self._cluster.kill(node_id)
-        self._cluster.start_node(node_id)
-        self._cluster.wait_healthy()
+        (node_id,) = [node.node_id for node in self.cluster.nodes if node.process is not None and node.pid == pid]
+        self.cluster.kill(node_id)
+        self.cluster.start_node(node_id)
+        self.cluster.wait_healthy()
 
     def interpreter(self, kind: str) -> str:
         del kind
