@@ -47,7 +47,7 @@ from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
 from tidelog.clock import Clock
 from tidelog.epochs import epoch_before
-from tidelog.errors import CorruptLog, TidelogError
+from tidelog.errors import CorruptLog, TidelogError, UnsupportedForMessageFormat
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.tiering.segment_manifest import encode_manifest, manifest_key, segment_key
@@ -315,8 +315,17 @@ class TieredPartition:
         await run_in(services.executor, lambda: self._write_manifest(topic, finished))
 
     def _described(self, copy: SegmentCopy) -> RemoteSegment:
-        """The segment of a copy that is about to begin."""
-        first, *others = copy.leader_epochs or (EpochStart(self._leader.leader_epoch, copy.start_offset),)
+        """The segment of a copy that is about to begin. Raises UnsupportedForMessageFormat."""
+        epochs_from = copy.leader_epochs[0].start_offset if copy.leader_epochs else copy.end_offset
+        if epochs_from > max(copy.start_offset, self.log.log_start_offset):
+            # With an invented epoch it would count as finished here, and be disbelieved by the next leader, when the
+            # local segments are gone.
+            raise UnsupportedForMessageFormat(
+                f"the segment of {self} at offset {copy.start_offset} has messages without a leader epoch (v0 or "
+                f"v1) up to offset {epochs_from}: no later leader could tell whose they are, and it is not copied. "
+                f"Delete the records below offset {epochs_from}, or copy the topic to another one"
+            )
+        first, *others = copy.leader_epochs
         return RemoteSegment(
             RemoteSegmentId(self._services.new_id()),
             self.replica.key.topic_id,

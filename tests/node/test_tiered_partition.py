@@ -44,9 +44,9 @@ from tests.replication.transaction_world import image
 from tests.storage.filled_logs import filled
 from tests.storage.workbench import NOW, SMALL, TP, Bench
 from tidelog.clock import MachineClock
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, UnsupportedForMessageFormat
 from tidelog.tiering.remote_segment import RemoteSegmentState
-from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey
+from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey
 
 TIERED = replace(SMALL, remote_storage=True)
 IMAGE = image({"orders": 1})
@@ -183,6 +183,19 @@ async def test_a_leader_copies_its_closed_segments_in_order() -> None:
     assert len(log.segments) > 3
     assert log.copied_end == log.active.base_offset
     assert world.coordinator.states() == [FINISHED] * (len(log.segments) - 1)
+
+
+@pytest.mark.parametrize("known_from", [None, 1])
+async def test_messages_without_leader_epochs_are_not_copied(known_from: int | None) -> None:
+    """Of format v0 or v1, in a log that comes from Kafka: the next leader would not believe their segment."""
+    world = World()
+    entries = () if known_from is None else (EpochStart(LeaderEpoch(1), Offset(known_from)),)
+    world.log.epochs.restore(entries)
+    assert await world.partition.step()
+    with pytest.raises(UnsupportedForMessageFormat, match="without a leader epoch"):
+        await world.partition.step()
+    assert (world.coordinator.states(), world.log.copied_end) == ([], 0)
+    assert not world.store.objects
 
 
 @pytest.mark.parametrize("moment", [BeginRemoteLog, ListRemoteSegments, BeginCopy, "put", "get_range", FinishCopy])
