@@ -42,7 +42,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2, common_pb2, data_pb2, sasl_pb2
-from tidelog.record_exchange import AbortedStart, FetchAnswer, ProduceBatch
+from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, ProduceBatch
 from tidelog.records import RecordBatch, iter_batches, stamp
 from tidelog.types import Endpoint, EpochEnd, LeaderEpoch, NodeAddress, NodeId, Offset, ProducerId
 
@@ -147,6 +147,16 @@ class MemoryTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
+class _Collected:
+    """Takes the answers to a call as if it were a stream."""
+
+    def __init__(self) -> None:
+        self.partitions: list[FetchedPartition] = []
+
+    async def send(self, answer: FetchAnswer) -> None:
+        self.partitions += answer.partitions
+
+
 class MemoryNode:
     """One node: its address, and its scripted behaviour."""
 
@@ -239,7 +249,10 @@ class MemoryNode:
         return data_pb2.InitProducerIdResponse(producer_id=self.cluster.producer_ids, producer_epoch=0)
 
     async def fetch(self, request: Any, context: RequestContext) -> Any:
-        raise NotImplementedError
+        collected = _Collected()
+        for entry in request.partitions:
+            await self._fetch(collected, request, entry)
+        return FetchAnswer(collected.partitions)
 
     async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
         self.client_ids.add(context.client_id)

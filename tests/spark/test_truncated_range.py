@@ -7,6 +7,7 @@ Spark itself is not needed: the functions that it calls on the driver and in a t
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -17,11 +18,12 @@ from tidelog.errors import LogTruncated
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark.options.query_options import parse_batch_options
-from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.planning import OffsetRange, RemoteSource
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve, snapshot_ranges
+from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.topic_snapshots import SnapshotPartition, SnapshotTopic, TopicSnapshot
-from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId
+from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, TopicId
 
 FAR_MS = 166_185_338_390_360
 """In the year 7236."""
@@ -103,6 +105,51 @@ async def test_a_task_fails_if_its_range_was_truncated_and_reads_below_the_trunc
         assert await task(cluster, first) == [b"a", b"b", b"c", b"d"]
         with pytest.raises(LogTruncated):
             await task(cluster, second)
+
+
+def of_segment(wanted: OffsetRange, end: int, epoch: int) -> OffsetRange:
+    """The range, read from a segment whose last record is of this epoch."""
+    segment = RemoteSegment(
+        RemoteSegmentId(UUID(int=1)),
+        wanted.topic_id,
+        PartitionIndex(0),
+        Offset(0),
+        Offset(end),
+        (EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(epoch), Offset(end - 1))),
+        Millis(1),
+        100,
+        LeaderEpoch(epoch),
+        NodeId(0),
+        Millis(1),
+        RemoteSegmentState.COPY_SEGMENT_FINISHED,
+    )
+    return replace(wanted, remote=RemoteSource("file:///store", segment))
+
+
+async def test_only_a_log_with_the_records_of_a_segment_says_which_of_its_transactions_were_aborted() -> None:
+    """A transaction of a segment goes on behind it. Before the unclean election, the leader knows that it was aborted;
+    the log after it has other records there, and no transaction: those of the segment would pass for committed."""
+    async with memory_cluster(2) as cluster:
+        cluster.create("orders")
+        partition = cluster.topics["orders"].partitions[0]
+        fill(cluster, *"abcd")
+        cluster.lead("orders", 0, 1)
+        fill(cluster, *"efghi")
+        partition.aborted.append((7, 5))
+        _, planned_range = await planned(cluster)
+        wanted = of_segment(planned_range, 7, 1)
+
+        async def ask() -> list[int]:
+            async with RangeReader(cluster.bootstrap, fetch_bytes=1_000, patience_ms=3_000) as reader:
+                return [each.first_offset for each in await reader.aborted_behind(wanted, Offset(7))]
+
+        assert await ask() == [5]
+        del partition.batches[4:]
+        partition.aborted.clear()
+        cluster.lead("orders", 0, 0)
+        fill(cluster, *"mnopqr")
+        with pytest.raises(LogTruncated, match=r"now at 7: the log was truncated after the query was planned"):
+            await ask()
 
 
 async def test_a_new_leader_without_loss_is_read_although_the_planned_one_wrote_nothing() -> None:

@@ -130,9 +130,11 @@ class RangeReader(FetchClient):
             self._core.remove((key,))  # its share of the memory is that of the others from now on
 
     async def aborted_behind(self, wanted: OffsetRange, offset: Offset) -> Sequence[AbortedStart]:
-        """The aborted transactions with records of the batch at `offset` or around it: one answer of a node has all
-        that began before and go on there, wherever their markers are. Records of transactions are behind `offset`, and
-        decided. Raises as `read`."""
+        """The aborted transactions with records of the batch at `offset`, the end of the range's segment, or around
+        it: one answer of a node has all that began before and go on there, wherever their markers are. Records of
+        transactions are behind `offset`, and decided. Raises as `read`."""
+        assert wanted.remote is not None, "the range has a remote source"
+        epochs = wanted.remote.segment.leader_epochs
         retries = self._cluster.retries(self._patience_ms)
         epoch = NO_LEADER_EPOCH
         while True:
@@ -144,12 +146,17 @@ class RangeReader(FetchClient):
                 answer = await self._cluster.transport.call(
                     endpoint,
                     methods.DATA_FETCH,
-                    _fetch_of_one_batch(wanted, offset, epoch),
+                    _fetch_of_one_batch(wanted, offset, epoch, epochs[-1].epoch if epochs else NO_LEADER_EPOCH),
                     timeout_ms=min(REQUEST_TIMEOUT_MS, retries.left_ms),
                 )
                 [fetched] = answer.partitions
                 if fetched.error is not None:
                     raise fetched.error
+                if fetched.diverging is not None:
+                    # Of another log: it knows nothing of transactions that were aborted in the lost one.
+                    truncated = LogTruncated(f"the log does not have the records of the segment up to {offset}")
+                    truncated.diverging = fetched.diverging
+                    raise truncated
                 if len(fetched.records):
                     return fetched.aborted
                 raise OffsetNotAvailable(f"the node does not know yet that offset {offset} is decided: try again")
@@ -202,7 +209,10 @@ class RangeReader(FetchClient):
         )
 
 
-def _fetch_of_one_batch(wanted: OffsetRange, offset: Offset, epoch: LeaderEpoch) -> data_pb2.FetchRequest:
+def _fetch_of_one_batch(
+    wanted: OffsetRange, offset: Offset, epoch: LeaderEpoch, epoch_before: LeaderEpoch
+) -> data_pb2.FetchRequest:
+    """epoch_before: of the record before `offset`, which the log must have."""
     return data_pb2.FetchRequest(
         max_wait_ms=FETCH_WAIT_MS,
         min_bytes=1,
@@ -214,7 +224,7 @@ def _fetch_of_one_batch(wanted: OffsetRange, offset: Offset, epoch: LeaderEpoch)
                 partition=wanted.topic_partition.partition,
                 current_leader_epoch=epoch,
                 fetch_offset=offset,
-                last_fetched_epoch=NO_LEADER_EPOCH,
+                last_fetched_epoch=epoch_before,
                 durable_offset=-1,
                 log_start_offset=-1,
                 max_bytes=1,
