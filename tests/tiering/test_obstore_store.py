@@ -174,6 +174,11 @@ def test_a_url_with_credentials_is_refused_without_repeating_them(url: str) -> N
     assert "secret" not in refused.value.message
 
 
+def test_a_url_that_cannot_be_taken_apart_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="URL of the object store is invalid"):
+        open_object_store("s3://[bucket/prefix")
+
+
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(UnsupportedVersion, match=r"pip install 'tidelog\[tiering\]'"):

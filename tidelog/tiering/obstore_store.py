@@ -62,7 +62,10 @@ def open_object_store(url: str, *, create: bool = True) -> ObjectStore:
 
 def ensure_store_url(url: str) -> SplitResult:
     """The parts of the URL of a store. Raises InvalidConfig."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # it may have credentials, and is not repeated
+        raise InvalidConfig(f"the URL of the object store is invalid: {error}; correct it") from error
     if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "file" else parts.netloc):
         raise InvalidConfig(
             f'"{parts.scheme}://{parts.hostname or ""}{parts.path}" is not the URL of an object store: use '
