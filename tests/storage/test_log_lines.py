@@ -128,7 +128,7 @@ def test_a_truncation_is_reported_with_its_offsets(lines: pytest.LogCaptureFixtu
     bench.log.truncate_fully_and_start_at(Offset(20))
     assert said(lines) == [
         f"{PATH}: emptying the log, to start at offset 20; log end 1",
-        f"{PATH}: emptied: had log start 0 and log end 1, both are 20 now",
+        f"{PATH}: emptied: had log start 0 and log end 1, has 20 and 20 now",
     ]
 
 
