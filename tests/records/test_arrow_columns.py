@@ -159,10 +159,11 @@ def test_columns_with_headers_come_back() -> None:
     assert [record[2:] for record in RecordBatch(empty.build()).records()] == [(None, None, ())] * 2
 
 
-def test_memory_of_values_is_filled_again_only_when_no_column_has_it(implementation: ModuleType) -> None:
-    """Fresh memory costs a page fault for each 4 KiB, which is as much as the copy of the values."""
-    if implementation is columns:
-        pytest.skip("pure Python leaves its memory to pyarrow")
+@pytest.mark.parametrize("implementation", ["compiled"], indirect=True)
+@pytest.mark.usefixtures("implementation")
+def test_memory_of_values_is_filled_again_only_when_no_column_has_it() -> None:
+    """Fresh memory costs a page fault for each 4 KiB, which is as much as the copy of the values. Pure Python leaves
+    its memory to pyarrow."""
     decoder = ColumnDecoder(("value",))
 
     def decoded(letter: bytes) -> Any:
