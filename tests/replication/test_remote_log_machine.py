@@ -319,6 +319,13 @@ def test_an_answer_to_followers_has_a_bounded_number_of_segments(coordinator: Co
     assert found == [(300, False)] * 3 + [(100, True), (0, True)]
 
 
+def test_a_page_behind_an_offset_that_no_log_has_is_refused(coordinator: Coordinator) -> None:
+    coordinator.ask(BeginRemoteLog(leader(3)))
+    place = SegmentPlace(Offset(-1), RemoteSegmentId(UUID(int=0)))
+    with pytest.raises(InvalidRequest, match="behind offset -1 are asked for"):
+        coordinator.ask(ListRemoteSegments(ORDERS, place))
+
+
 def test_segments_of_a_deleted_topic_are_deleted_and_forgotten_in_bounded_steps() -> None:
     coordinator = Coordinator()
     coordinator.ask(BeginRemoteLog(leader(0)))

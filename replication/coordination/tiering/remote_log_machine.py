@@ -282,6 +282,10 @@ class RemoteLogMachine:
     def _page(self, request: ListRemoteSegments) -> RemoteSegmentsPage:
         if not 1 <= request.limit <= SEGMENTS_MAX:
             raise InvalidRequest(f"a page of {request.limit} remote segments is asked for; use 1 to {SEGMENTS_MAX}")
+        if request.after is not None and request.after.start_offset < 0:
+            raise InvalidRequest(
+                f"remote segments behind offset {request.after.start_offset} are asked for; use 0 or more"
+            )
         known = self._partitions.get(request.key)
         if known is None:
             return RemoteSegmentsPage((), has_more=False, leader_epoch=NO_LEADER_EPOCH)
