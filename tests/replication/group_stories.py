@@ -133,8 +133,8 @@ class Entry:
 
 
 def compacted(log: list[Entry]) -> list[Entry]:
-    """The log with only the last record of each key, without tombstones, up to the first record of an open
-    transaction. Markers stay; records of aborted transactions do not."""
+    """The log with only the last record of each key, without tombstones that delete nothing, up to the first record of
+    an open transaction. Markers stay; records of aborted transactions do not."""
     ends: dict[int, int] = {}
     open_records: dict[ProducerId, list[int]] = {}
     for number, entry in enumerate(log):
@@ -154,7 +154,9 @@ def compacted(log: list[Entry]) -> list[Entry]:
         elif end is None or log[end].committed:
             counted[number] = entry.record
     last = {record.key: number for number, record in counted.items()}
-    kept.update(number for key, number in last.items() if counted[number].value is not None)
+    undecided = {entry.record.key for number in kept if (entry := log[number]).record is not None}
+    # A tombstone outlives the records that it deletes, and a cleaner leaves none of those behind it.
+    kept.update(number for key, number in last.items() if counted[number].value is not None or key in undecided)
     return [log[number] for number in sorted(kept)] + log[stable_end:]
 
 
