@@ -72,8 +72,8 @@ MARKERS_MS: Final = 1_000
 """How much of it may pass until all markers are written."""
 
 CALL_MS: Final = 3_000
-TAKE_MS: Final = 12_000
-"""An interrupted attempt is repeated within this time."""
+TAKE_MS: Final = 20_000
+"""An interrupted attempt is repeated within this time. Coordinators rest for up to 10 s after a hold that took long."""
 
 PAUSE_MS: Final = 5
 AGAIN_MS: Final = 100
