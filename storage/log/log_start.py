@@ -72,9 +72,13 @@ class LogStart:
         if rolled:
             self._writer.roll(log.log_end_offset, now, "all segments have expired")
         producers = log.producers.state
-        while log.log_start_offset < segments.all[count].base_offset not in producers.snapshots:
-            # Records that stay in the remote tier: where the local log begins, it must know their producers and open
-            # transactions. Copies of later segments would lack them, and aborted records count as committed.
+
+        def may_begin_at(base: Offset) -> bool:
+            """With a remote tier, records below it are still part of the log, unless it starts there: without a
+            snapshot, copies of later segments lack their open transactions, and aborted records count as committed."""
+            return not log.config.remote_storage or base <= log.log_start_offset or base in producers.snapshots
+
+        while count > 0 and not may_begin_at(segments.all[count].base_offset):
             count -= 1
         if count == 0:
             return None

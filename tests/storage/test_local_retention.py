@@ -230,3 +230,11 @@ def test_a_topic_without_a_remote_tier_is_as_before() -> None:
     assert bench.log.log_start_offset == bench.log.local_log_start_offset == 12
     assert bench.files.size(f"{bench.path}/{LOCAL_START_CHECKPOINT}") is None
     assert Millis(bench.clock.now) > NOW
+
+
+def test_without_a_remote_tier_segments_expire_also_where_a_snapshot_of_producers_is_lost() -> None:
+    bench = filled(replace(TIERED, remote_storage=False, retention_bytes=1))
+    before = bases(bench)
+    bench.log.producers.state.snapshots.remove(Offset(before[-1]))
+    drop_expired(bench, now=NOW)
+    assert bases(bench) == before[-1:]

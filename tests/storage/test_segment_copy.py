@@ -177,6 +177,12 @@ def test_producers_stay_known_when_their_segments_have_left_the_node() -> None:
     with pytest.raises(CorruptLog, match=f"no producer snapshot is left at offset {bases[3]}"):
         taken(SegmentCopy(log, each))
 
+    for offset in bases[3:5]:
+        log.producers.state.snapshots.remove(offset)
+    log.copied_end = bases[4]
+    bench.directory.drop_expired(log)
+    assert [segment.base_offset for segment in log.segments] == bases[3:], "what is not copied stays in any case"
+
 
 @pytest.mark.parametrize("at", [3, 12, 16, 25, 70, 300])
 def test_a_damaged_segment_is_not_copied(at: int) -> None:
