@@ -2,7 +2,8 @@
 
 Invariants:
   1. A partition whose step fails waits, longer each time; the others go on.
-  2. A leader that is fenced copies and deletes nothing more in its leader epoch.
+  2. A leader that is fenced copies and deletes nothing more in its leader epoch. If it still leads after a minute, no
+     election has passed it over, and only an operator can help: that is told again and again.
   3. Copies together are slower than the limit, and each takes at most half of a thread's time: small batches are judged
      by code that other threads wait for.
   4. Partitions without work cost a few comparisons, in turns of a bounded number: a node may have thousands.
@@ -42,7 +43,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicId,
 )
-from tidelog.types import Buffer, Millis, PartitionIndex, PartitionKey
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Buffer, Millis, PartitionIndex, PartitionKey
 from tidelog.values import dataclass
 
 _log = logging.getLogger("node.tiering")
@@ -63,6 +64,12 @@ LOOKS_PER_TURN: Final = 500
 PAUSE_MS_MIN: Final = 1_000
 PAUSE_MS_MAX: Final = 60_000
 """Pauses of a partition after an error, doubled each time."""
+
+FENCED_MS: Final = 60_000
+"""A fenced leader that is not replaced in this time has an older leader epoch than the coordinator knows: cluster
+metadata that were restored from an older copy give epochs out a second time."""
+FENCED_AGAIN_MS: Final = 3_600_000
+"""How often that is told."""
 
 _PASSING: Final = (
     ConnectionFailed,
@@ -110,7 +117,8 @@ class _Entry:
     pause_ms: int = 0
     """After the last error; 0: there was none since the last success."""
     is_busy: bool = False
-    is_fenced: bool = False
+    fenced: str = ""
+    """Why the coordinator has fenced this leader; empty: it has not."""
 
 
 class RemoteTier:
@@ -164,7 +172,7 @@ class RemoteTier:
     def figures(self, reads: RemoteReads | None) -> TierFigures:
         """The present state, with that of the reads."""
         waiting = [each for entry in self._entries.values() for each in entry.partition.waiting()]
-        failing = sum(entry.pause_ms > 0 for entry in self._entries.values())
+        failing = sum(entry.pause_ms > 0 or bool(entry.fenced) for entry in self._entries.values())
         size = sum(each.segment.size for each in waiting)
         found = TierFigures(
             self._services.meter,
@@ -202,7 +210,7 @@ class RemoteTier:
             now, entry = self._clock.monotonic_ms(), self._entries.get(replica.key)
             if entry is None or not (entry.is_busy or entry.partition.is_current):
                 entry = self._entries[replica.key] = _Entry(TieredPartition(replica, self._services), now)
-            if entry.is_busy or entry.is_fenced or entry.due > now or entry.partition.is_idle:
+            if entry.is_busy or entry.due > now or entry.partition.is_idle:
                 continue
             if entry.partition.leads:
                 self._queue(entry)
@@ -221,6 +229,10 @@ class RemoteTier:
             del self._entries[key]
 
     def _queue(self, entry: _Entry) -> None:
+        if entry.fenced:
+            entry.due = Millis(self._clock.monotonic_ms() + FENCED_AGAIN_MS)
+            _tell_fenced(entry)
+            return
         entry.is_busy = True
         (self._copying if entry.partition.may_copy else self._loading).put_nowait(entry)
 
@@ -263,7 +275,8 @@ class RemoteTier:
             pause = TICK_MS  # until a look has replaced it
         except FencedLeaderEpoch as error:
             for entry in entries:
-                entry.is_fenced = True
+                entry.fenced = error.message
+            pause = FENCED_MS
             _log.info("%s: copies nothing more in this leader epoch: %s", first, error.message)
         except (TidelogError, OSError, BrokenChain, CorruptIndex) as error:
             self._services.meter.errors += 1
@@ -300,6 +313,18 @@ class RemoteTier:
             ahead = len(part) * 1_000 // self._rate - (self._clock.monotonic_ms() - began)
             if (pause := max(worked, ahead)) > 0:
                 self._pause_ms(pause)
+
+
+def _tell_fenced(entry: _Entry) -> None:
+    _log.warning(
+        "%s: still leads, and is fenced from the remote tier: %s. Either this node does not hear from the controller, "
+        "or the metadata of the cluster were restored from a copy that is older than %s. Nothing is copied, and "
+        "readers of what is only in the object store wait. Restore the newer metadata; or raise the leader epoch above "
+        "the registered one: each restart of this node raises it",
+        entry.partition,
+        entry.fenced,
+        REMOTE_LOG_METADATA_TOPIC,
+    )
 
 
 def _is_tiered(replica: Replica) -> bool:

@@ -377,3 +377,58 @@ async def test_followers_of_many_partitions_send_few_requests() -> None:
     with suppress(asyncio.CancelledError):
         await running
     assert [len(each.lists) for each in coordinator.requests if isinstance(each, FollowRemoteLogs)] == [500, 500, 1]
+
+
+class JumpingClock:
+    """Sleeps take no time of the test's. `hour`: set once an hour has gone by, and `second` once the next has."""
+
+    def __init__(self) -> None:
+        self.now = Millis(1)
+        self.hour, self.second = asyncio.Event(), asyncio.Event()
+
+    def monotonic_ms(self) -> Millis:
+        return self.now
+
+    def wall_ms(self) -> Millis:
+        return NOW
+
+    async def sleep_ms(self, duration: int) -> None:
+        await MachineClock().sleep_ms(0)
+        if duration == TICK_MS:  # of the looks
+            self.now = Millis(self.now + 30_000)
+        elif duration > 0:
+            await asyncio.Event().wait()
+        for hours, event in ((1, self.hour), (2, self.second)):
+            if self.now > hours * 3_600_000:
+                event.set()
+
+
+async def test_a_leader_that_stays_fenced_says_why_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    """As after the cluster's metadata were restored from an older copy: no election passes this leader over."""
+    world, clock = World(), JumpingClock()
+    newer = replace(world.partition._leader, leader_epoch=LeaderEpoch(7), node_id=NodeId(3))
+    await world.coordinator.change(BeginRemoteLog(newer))
+    tier = RemoteTier(
+        cast("ReplicaManager", Manager([world.replica])),
+        cast("RemoteLogClient", world.coordinator),
+        StoreCalls(world.store, InlineExecutor()),
+        clock=clock,
+        rng=random.Random(7),
+        pause_ms=lambda _ms: None,
+    )
+    running = asyncio.get_running_loop().create_task(tier.run())
+
+    def told() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "still leads, and is fenced" in each.getMessage()]
+
+    await clock.hour.wait()
+    assert len(told()) == 1
+    assert "has registered epoch 7" in told()[0]
+    assert "raise the leader epoch" in told()[0]
+    assert tier.figures(None).failing == 1
+    await clock.second.wait()
+    assert len(told()) == 2, "once an hour"
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert world.coordinator.states() == [], "it copies nothing"
