@@ -25,7 +25,7 @@ from tidelog.client.options import (
 )
 from tidelog.client.read_committed import IsolationLevel, isolation_of
 from tidelog.client.record_deletion import delete_below, ends_of_deletion
-from tidelog.client.remote_segments import RemoteSegments, list_remote_segments
+from tidelog.client.remote_logs import AskedRange, RemoteSegments, describe_remote_logs
 from tidelog.client.snapshot_admin import SnapshotAdmin
 from tidelog.client.topic_admin import (
     NODE_DEFAULT,
@@ -425,12 +425,16 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
 
     async def describe_remote_segments(self, topic: str) -> ByPartition[RemoteSegments]:
         """Return what of each partition of a topic is in the object store, as its leader believes. Raises
-        UnknownTopicOrPartition, TopicAuthorizationFailed, UnsupportedVersion; OffsetNotAvailable if a leader does not
-        know its remote segments within `patience_ms`."""
-        partitions = [(topic, each.partition) for each in (await self.describe_topic(topic)).partitions]
-        starts, ends = await self.list_offsets(partitions, "earliest"), await self.list_offsets(partitions)
-        ranges = {key: (starts[key], ends[key]) for key in starts}
-        return ByPartition(await list_remote_segments(self._cluster, ranges, timeout_ms=self._patience_ms))
+        UnknownTopicOrPartition, UnknownTopicId if the topic is created again meanwhile, TopicAuthorizationFailed,
+        UnsupportedVersion; OffsetNotAvailable if a leader does not know its remote segments within `patience_ms`."""
+        description = await self.describe_topic(topic)
+        partitions = [(topic, each.partition) for each in description.partitions]
+        starts, ends = await self.list_offsets(partitions, "earliest"), await self.end_positions(partitions)
+        ranges = {
+            key: AskedRange(description.topic_id, starts[key], position.end_offset, position.epoch)
+            for key, position in ends.items()
+        }
+        return ByPartition(await describe_remote_logs(self._cluster, ranges, timeout_ms=self._patience_ms))
 
     async def delete_records(
         self, before: Mapping[Place, int | datetime | Literal["latest"]]

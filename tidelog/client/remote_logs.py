@@ -1,12 +1,17 @@
-"""Asks the leaders which parts of their logs are in the object store."""
+"""Asks the leaders which parts of their logs are in the object store.
+
+Not here: which segments a reader of a range needs (tidelog/spark/ranges/remote_history.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.client.cluster import Cluster, PartitionView
 from tidelog.client.offset_lookup import ask_leaders
+from tidelog.errors import UnknownServerError
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.v1 import data_pb2
@@ -24,23 +29,25 @@ class AskedRange(NamedTuple):
     """A leader of an older epoch is not asked: it may be deposed, and its segments of a lost epoch."""
 
 
-class StoredRange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RemoteSegments:
     """What of a range is in the object store, as the leader believes."""
 
-    store_url: str
-    """As the nodes have it."""
     segments: tuple[RemoteSegment, ...]
-    """By start offset; they may overlap."""
+    """By start offset: as few as have all copied offsets of the range. They may overlap."""
+    store_url: str
+    """Where the nodes have their objects, without credentials; empty for a topic without a remote tier."""
 
 
 async def describe_remote_logs(
     cluster: Cluster, wanted: Mapping[TopicPartition, AskedRange], *, timeout_ms: int
-) -> dict[TopicPartition, StoredRange]:
-    """The stored part of each range; partitions without one are left out. Raises TopicAuthorizationFailed,
-    UnsupportedVersion if the nodes do not know the request, and the last error after `timeout_ms`."""
+) -> dict[TopicPartition, RemoteSegments]:
+    """The stored part of each range. timeout_ms: for each page of segments, as many as one answer has: a long history
+    takes many. Raises TopicAuthorizationFailed, UnsupportedVersion if the nodes do not know the request, and the last
+    error after `timeout_ms`."""
     reached = {key: one.start for key, one in wanted.items()}
     found: dict[TopicPartition, list[RemoteSegment]] = {key: [] for key in wanted}
-    urls: dict[TopicPartition, str] = {}
+    urls = dict.fromkeys(wanted, "")
 
     def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
         return {
@@ -52,16 +59,25 @@ async def describe_remote_logs(
 
     def take(key: TopicPartition, answer: data_pb2.DescribedRemoteLog) -> bool:
         found[key] += [read_message(RemoteSegment, each) for each in answer.segments]
-        reached[key], urls[key] = Offset(answer.next_offset), answer.store_url
-        return answer.next_offset >= wanted[key].end
+        reached[key] = Offset(answer.next_offset)
+        # An answer without segments may have no URL: it must not replace that of the segments before.
+        urls[key] = answer.store_url or urls[key]
+        return True
 
-    await ask_leaders(
-        cluster,
-        [key for key, one in wanted.items() if one.end > one.start],
-        methods.DATA_DESCRIBE_REMOTE_LOGS,
-        question,
-        take,
-        lambda key: wanted[key].known_epoch,
-        timeout_ms=timeout_ms,
-    )
-    return {key: StoredRange(urls[key], tuple(segments)) for key, segments in found.items() if segments}
+    while left := [key for key, one in wanted.items() if reached[key] < one.end]:
+        before = dict(reached)
+        await ask_leaders(
+            cluster,
+            left,
+            methods.DATA_DESCRIBE_REMOTE_LOGS,
+            question,
+            take,
+            lambda key: wanted[key].known_epoch,
+            timeout_ms=timeout_ms,
+        )
+        if reached == before:
+            raise UnknownServerError(
+                f"the leader of {left[0]} describes no remote segments from offset {reached[left[0]]} on, and does not "
+                "say that there are none: look at the versions and logs of the nodes"
+            )
+    return {key: RemoteSegments(tuple(segments), urls[key]) for key, segments in found.items()}

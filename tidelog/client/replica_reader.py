@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.client.cluster import ClusterView, TopicView
 from tidelog.client.connection import Service
-from tidelog.client.remote_logs import AskedRange, StoredRange, describe_remote_logs
+from tidelog.client.remote_logs import AskedRange, RemoteSegments, describe_remote_logs
 from tidelog.errors import (
     FencedLeaderEpoch,
     NodeNotAvailable,
@@ -98,10 +98,10 @@ class ReplicaReader(Service):
 
     async def stored(
         self, topic: TopicView, topic_partition: TopicPartition, start: Offset, end: Offset, *, timeout_ms: int
-    ) -> StoredRange | None:
-        """What of a range is in the object store; None if nothing is. Raises as `describe_remote_logs`."""
+    ) -> RemoteSegments:
+        """What of a range is in the object store. Raises as `describe_remote_logs`."""
         asked = {topic_partition: AskedRange(topic.topic_id, start, end)}
-        return (await describe_remote_logs(self._cluster, asked, timeout_ms=timeout_ms)).get(topic_partition)
+        return (await describe_remote_logs(self._cluster, asked, timeout_ms=timeout_ms))[topic_partition]
 
     async def _read_once(
         self, node: NodeId, topic: TopicView, topic_partition: TopicPartition, offset: Offset, wait_ms: int

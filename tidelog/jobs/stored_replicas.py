@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tidelog.client.admin import Admin
 from tidelog.client.cluster import ClusterView, TopicView
 from tidelog.client.machine import run_beside
-from tidelog.client.remote_logs import StoredRange
+from tidelog.client.remote_logs import RemoteSegments
 from tidelog.client.replica_reader import FETCH_BYTES, ReplicaRead, ReplicaReader
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.obstore_store import open_object_store
@@ -47,7 +47,9 @@ class AuditedReplicas(Protocol):
 class StoredReplicas:
     """Replicas whose history is in a store."""
 
-    def __init__(self, reader: ReplicaReader, store: ObjectStore, topic: str, stored: StoredRange, end: Offset) -> None:
+    def __init__(
+        self, reader: ReplicaReader, store: ObjectStore, topic: str, stored: RemoteSegments, end: Offset
+    ) -> None:
         """end: offsets from here on are read from the nodes."""
         self._reader, self._end = reader, end
         cache = RemoteCache(CACHE_BYTES)
@@ -99,7 +101,7 @@ async def audited_replicas(
         return reader
     ends = await admin.list_offsets([place], "earliest-local")
     stored = await reader.stored(topic, place, Offset(0), ends[place], timeout_ms=timeout_ms)
-    if stored is None:
+    if not stored.segments:
         return reader
     store = open_object_store(url or stored.store_url, create=False)
     return StoredReplicas(reader, store, topic.name, stored, ends[place])
