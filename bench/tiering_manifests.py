@@ -19,7 +19,7 @@ from uuid import UUID
 from bench.figure import Better, Figure, Run
 from replication.controller.image import EMPTY
 from replication.coordination.coordinator_machine import Instant
-from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS, segment_record
+from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS, decode_to_replay, segment_record
 from replication.coordination.remote_log_requests import ListRemoteSegments, RemoteSegmentsPage, SegmentPlace
 from replication.coordination.tiering.remote_log import RemoteLog
 from replication.coordination.tiering.remote_log_machine import RemoteLogMachine
@@ -105,7 +105,7 @@ def _segment(number: int) -> RemoteSegment:
 def _replayed(records: list[tuple[bytes, bytes | None]]) -> RemoteLogMachine:
     machine = RemoteLogMachine()
     for offset, (key, value) in enumerate(records):
-        machine.apply(REMOTE_LOG_RECORDS.decode(key, value), Offset(offset), None)
+        machine.apply(decode_to_replay(key, value), Offset(offset), None)
     machine.loaded(EMPTY, 0, NOW)
     return machine
 
@@ -119,7 +119,7 @@ def _pages(machine: RemoteLogMachine) -> Iterator[bytes]:
         yield message
         if not page.has_more:
             return
-        after = SegmentPlace(page.segments[-1].start_offset, page.segments[-1].segment_id)
+        after = page.end
 
 
 def _loaded(pages: Any, count: int) -> RemoteLog:

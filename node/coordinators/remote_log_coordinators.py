@@ -17,7 +17,7 @@ from node.coordinators.runtime import CoordinatorRuntime
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import ClusterImage
 from replication.coordination.coordinator_machine import CoordinatorMachine
-from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS
+from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS, decode_to_replay
 from replication.coordination.remote_log_requests import FollowRemoteLogs, ObjectsRemoved, RemoteSegmentsPages
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest
@@ -45,7 +45,7 @@ class RemoteLogCoordinators:
             REMOTE_LOG_METADATA_TOPIC,
             _new_machine,
             REMOTE_LOG_RECORDS.encode,
-            REMOTE_LOG_RECORDS.decode,
+            decode_to_replay,
             self._remover.begin,
             self._remover.unloaded,
         )

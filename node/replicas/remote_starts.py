@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from node.replicas.remote_reads import RemoteReads
+from replication.coordination.encoded_segment import decode_segment, segment_head
 from replication.coordination.remote_log_requests import RemoteSegmentsPage, SegmentPlace
 from replication.coordination.tiering.remote_log import believed
 from replication.partition.follower_events import RestartBehindRemote
@@ -90,14 +91,17 @@ class RemoteStarts:
         """The segment at the local log start of the leader, the one that ends first."""
         log, wanted = search.log, search.wanted
         at, found = wanted.local_start, None
-        async for page in pages(PartitionKey(log.topic_id, log.topic_partition.partition), None):
-            for segment in page.segments:
+        partition = PartitionKey(log.topic_id, log.topic_partition.partition)
+        async for page in pages(partition, None):
+            for encoded in page.segments:
+                segment = segment_head(encoded)
                 if segment.start_offset > at:
                     break
                 is_there = segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED and segment.end_offset >= at
                 # The leader has copied nothing above its log end: its present epoch, the last one, has no end.
-                if is_there and believed(segment, wanted.history, wanted.log_start, Offset(INT64_MAX)):
-                    found = segment if found is None or segment.end_offset < found.end_offset else found
+                is_nearer = found is None or segment.end_offset < found[1].end_offset
+                if is_there and is_nearer and believed(segment, wanted.history, wanted.log_start, Offset(INT64_MAX)):
+                    found = encoded, segment
             else:
                 continue
             break
@@ -106,7 +110,7 @@ class RemoteStarts:
                 f"no remote segment of {log.topic_partition} agrees with the leader's log and has or ends at offset "
                 f"{at}, where the leader's local log starts: it may just have been deleted; the leader is asked again"
             )
-        return found
+        return decode_segment(partition, found[0])
 
 
 def _read(reader: RemoteSegmentReader, log_start: Offset) -> RemoteStart:

@@ -99,7 +99,7 @@ class RemoteLogClient:
             yield page
             if not page.has_more:
                 return
-            after = SegmentPlace(page.segments[-1].start_offset, page.segments[-1].segment_id)
+            after = page.end
 
     @property
     def sweeps_here(self) -> bool:

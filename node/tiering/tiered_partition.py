@@ -28,6 +28,7 @@ from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
 from node.runtime.work import run_in
 from node.tiering.remote_log_client import RemoteLogClient
+from replication.coordination.encoded_segment import segment_head
 from replication.coordination.remote_log_requests import (
     BeginCopy,
     BeginRemoteLog,
@@ -36,7 +37,6 @@ from replication.coordination.remote_log_requests import (
     ListRemoteSegments,
     RemoteLogLeader,
     RemoteSegmentsPage,
-    SegmentPlace,
 )
 from replication.coordination.tiering.remote_log import OffsetGap, RemoteLog, believed
 from storage.files.disk_executor import Executor
@@ -244,9 +244,7 @@ class TieredPartition:
         self._ensure_current()
         remote = self._remote or RemoteLog(self.replica.key, self.log.local_log_start_offset)
         if self._take(remote, page) and page.has_more:
-            last = page.segments[-1] if page.segments else None
-            after = asked.after if last is None else SegmentPlace(last.start_offset, last.segment_id)
-            async for more in self._services.client.pages(self.replica.key, after):
+            async for more in self._services.client.pages(self.replica.key, page.end or asked.after):
                 self._ensure_current()
                 if not self._take(remote, more):
                     break
@@ -258,14 +256,15 @@ class TieredPartition:
     def _take(self, remote: RemoteLog, page: RemoteSegmentsPage) -> bool:
         """Up to the high watermark: behind it this log may differ from the leader's. Returns False at the end."""
         log = self.log
-        for segment in page.segments:
+        for encoded in page.segments:
+            segment = segment_head(encoded)
             is_finished = segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
             if segment.state is RemoteSegmentState.COPY_SEGMENT_STARTED:
                 return False
             if is_finished and segment.end_offset > log.high_watermark:
                 return False
             if is_finished and believed(segment, log.epochs.entries, log.log_start_offset, log.log_end_offset):
-                remote.add(segment)
+                remote.put(encoded, segment)
         return True
 
     def _look_for_gaps(self, remote: RemoteLog) -> None:

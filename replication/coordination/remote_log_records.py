@@ -7,11 +7,11 @@ Source: KIP-405; Kafka's RemoteLogSegmentMetadataRecord, whose topic has no keys
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from replication.coordination.coordinator_record import CoordinatorRecord, RecordCodec, RecordFormat
+from replication.coordination.encoded_segment import EncodedSegment, segment_value
 from replication.coordination.remote_log_requests import RemoteLogLeader
-from tidelog.errors import UnreadableCoordinatorRecord
 from tidelog.protocol.kafka.messages.remote_log_partition_key import REMOTE_LOG_PARTITION_KEY, RemoteLogPartitionKey
 from tidelog.protocol.kafka.messages.remote_log_partition_value import (
     REMOTE_LOG_PARTITION_VALUE,
@@ -21,27 +21,9 @@ from tidelog.protocol.kafka.messages.remote_log_segment_key import REMOTE_LOG_SE
 from tidelog.protocol.kafka.messages.remote_log_segment_value import (
     REMOTE_LOG_SEGMENT_VALUE,
     RemoteLogSegmentValue,
-    SegmentEpoch,
-    SegmentSection,
 )
-from tidelog.tiering.remote_segment import (
-    ObjectSection,
-    RemoteSegment,
-    RemoteSegmentId,
-    RemoteSegmentState,
-    SectionKind,
-)
-from tidelog.types import (
-    NO_LEADER_EPOCH,
-    REMOTE_LOG_METADATA_TOPIC,
-    EpochStart,
-    LeaderEpoch,
-    Millis,
-    NodeId,
-    Offset,
-    PartitionIndex,
-    TopicId,
-)
+from tidelog.tiering.remote_segment import RemoteSegment
+from tidelog.types import NO_LEADER_EPOCH, REMOTE_LOG_METADATA_TOPIC, EpochStart, LeaderEpoch, Offset
 
 RemoteLogRecord: TypeAlias = (
     CoordinatorRecord[RemoteLogSegmentKey, RemoteLogSegmentValue]
@@ -58,6 +40,19 @@ REMOTE_LOG_RECORDS: Final[
     ],
 )
 """The bytes of these records."""
+
+_SEGMENT: Final = REMOTE_LOG_SEGMENT_KEY.api_key.to_bytes(2, "big")
+_KEY_BYTES: Final = 38
+"""Of a segment's key: type, topic id, partition, segment id."""
+
+
+def decode_to_replay(key: bytes | None, value: bytes | None) -> CoordinatorRecord[Any, Any]:
+    """As `REMOTE_LOG_RECORDS.decode`, but with the value of a segment as an EncodedSegment, which nobody has looked at:
+    a coordinator keeps these bytes."""
+    if key is None or value is None or len(key) != _KEY_BYTES or not key.startswith(_SEGMENT):
+        return REMOTE_LOG_RECORDS.decode(key, value)
+    decoded, _ = REMOTE_LOG_SEGMENT_KEY.decode(key, 0, len(_SEGMENT))
+    return CoordinatorRecord(decoded, EncodedSegment(key[-16:] + value))
 
 
 def partition_record(
@@ -79,46 +74,9 @@ def remote_log_start(value: RemoteLogPartitionValue) -> EpochStart | None:
 
 def segment_record(segment: RemoteSegment) -> CoordinatorRecord[RemoteLogSegmentKey, RemoteLogSegmentValue]:
     """The record of a segment's state."""
-    value = RemoteLogSegmentValue(
-        start_offset=segment.start_offset,
-        end_offset=segment.end_offset,
-        leader_epochs=tuple(SegmentEpoch(each.epoch, each.start_offset) for each in segment.leader_epochs),
-        max_timestamp_ms=segment.max_timestamp,
-        log_size=segment.log_size,
-        copied_in_epoch=segment.copied_in,
-        node_id=segment.node_id,
-        changed_ms=segment.changed_ms,
-        segment_state=segment.state,
-        sections=tuple(SegmentSection(each.kind, each.start, each.size, each.crc) for each in segment.sections),
-    )
-    return CoordinatorRecord(segment_key(segment), value)
+    return CoordinatorRecord(segment_key(segment), segment_value(segment))
 
 
 def segment_key(segment: RemoteSegment) -> RemoteLogSegmentKey:
     """The key of a segment's records."""
     return RemoteLogSegmentKey(segment.topic_id, segment.partition, segment.segment_id)
-
-
-def remote_segment(key: RemoteLogSegmentKey, value: RemoteLogSegmentValue) -> RemoteSegment:
-    """The segment of a record. Raises UnreadableCoordinatorRecord for a state or section that is not known."""
-    try:
-        return RemoteSegment(
-            RemoteSegmentId(key.segment_id),
-            TopicId(key.topic_id),
-            PartitionIndex(key.partition),
-            Offset(value.start_offset),
-            Offset(value.end_offset),
-            tuple(EpochStart(each.leader_epoch, Offset(each.epoch_start)) for each in value.leader_epochs),
-            Millis(value.max_timestamp_ms),
-            value.log_size,
-            LeaderEpoch(value.copied_in_epoch),
-            NodeId(value.node_id),
-            Millis(value.changed_ms),
-            RemoteSegmentState(value.segment_state),
-            tuple(ObjectSection(SectionKind(each.kind), each.start, each.size, each.crc) for each in value.sections),
-        )
-    except ValueError as error:
-        raise UnreadableCoordinatorRecord(
-            f"a record of {REMOTE_LOG_METADATA_TOPIC}, segment {key.segment_id}: {error}; upgrade this node to the "
-            "version that wrote it"
-        ) from error

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS, remote_segment
+from replication.coordination.encoded_segment import remote_segment
+from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS
 from testbed.fake_object_store import StoreCall
 from testbed.sim.ledger import Ledger, Violation
 from testbed.sim.object_store import SimObjectStore
@@ -70,9 +71,8 @@ class RemoteSegments:
         """A batch of `__remote_log_metadata` is committed. Raises Violation."""
         for record in batch.records():
             found = REMOTE_LOG_RECORDS.decode(record.key, record.value)
-            tier = self._tiers.setdefault(
-                PartitionKey(TopicId(found.key.topic_id), PartitionIndex(found.key.partition)), _Tier()
-            )
+            partition = PartitionKey(TopicId(found.key.topic_id), PartitionIndex(found.key.partition))
+            tier = self._tiers.setdefault(partition, _Tier())
             if isinstance(found.key, RemoteLogPartitionKey):
                 if isinstance(found.value, RemoteLogPartitionValue):
                     self._registered(tier, found.value)
@@ -80,7 +80,7 @@ class RemoteSegments:
                 self._forgotten(tier, found.key)
             else:
                 assert not isinstance(found.value, RemoteLogPartitionValue), "a segment has a value of its own"
-                self._moved(tier, remote_segment(found.key, found.value))
+                self._moved(tier, remote_segment(partition, found.key.segment_id, found.value))
 
     @staticmethod
     def _registered(tier: _Tier, value: RemoteLogPartitionValue) -> None:

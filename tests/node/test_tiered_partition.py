@@ -22,6 +22,7 @@ from node.tiering.remote_tier import TICK_MS, RemoteTier
 from node.tiering.tiered_partition import Superseded, TieredPartition, TierServices
 from node.tiering_settings import TieringConfig
 from replication.coordination.coordinator_machine import Instant
+from replication.coordination.encoded_segment import segment_head
 from replication.coordination.remote_log_requests import (
     FOLLOWED_MAX,
     BeginCopy,
@@ -122,7 +123,7 @@ class Coordinator:
     def states(self) -> list[RemoteSegmentState]:
         page = self.machine.handle(ListRemoteSegments(KEY), self.now).answer
         assert isinstance(page, RemoteSegmentsPage)
-        return [each.state for each in page.segments]
+        return [segment_head(each).state for each in page.segments]
 
 
 class World:

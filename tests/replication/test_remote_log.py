@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.coordination.remote_log_records import remote_segment
+from replication.coordination import encoded_segment
+from replication.coordination.encoded_segment import remote_segment
 from replication.coordination.remote_log_requests import SegmentPlace
-from replication.coordination.tiering import segment_table
 from replication.coordination.tiering.remote_log import RemoteLog, believed
-from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
-from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
+from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED, encoded
 from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
-from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionKey
 
 
 def history_of(epochs: list[int]) -> tuple[EpochStart, ...]:
@@ -92,7 +91,7 @@ def test_the_copied_end_stops_at_the_first_gap() -> None:
     epochs = [0] * 100
     log = RemoteLog(ORDERS, Offset(10))
     lost = log.load(
-        [copied(1, epochs, 0, 20), copied(2, epochs, 15, 40), copied(3, epochs, 50, 60)],
+        map(encoded, [copied(1, epochs, 0, 20), copied(2, epochs, 15, 40), copied(3, epochs, 50, 60)]),
         history_of(epochs),
         Offset(10),
         Offset(100),
@@ -106,7 +105,7 @@ def test_copies_of_a_lost_epoch_are_named_and_not_read() -> None:
     log = RemoteLog(ORDERS, Offset(0))
     own = [0] * 10 + [2] * 10
     fine, lost = copied(1, own, 0, 10), copied(2, [0] * 10 + [1] * 10, 10, 20)
-    assert log.load([fine, lost], history_of(own), Offset(0), Offset(20)) == (lost.segment_id,)
+    assert log.load(map(encoded, [fine, lost]), history_of(own), Offset(0), Offset(20)) == (lost.segment_id,)
     assert (log.segment_with(Offset(9)), log.segment_with(Offset(10))) == (fine, None)
     assert log.copied_end == 10
 
@@ -116,14 +115,14 @@ def test_epochs_that_do_not_reach_back_to_the_log_start_condemn_no_segment_below
     log = RemoteLog(ORDERS, Offset(10))
     below, across, lost = (copied(1, [0] * 20, 0, 8), copied(2, [0] * 20, 8, 12), copied(3, [1] * 20, 12, 20))
     local = [EpochStart(LeaderEpoch(0), Offset(10))]
-    assert log.load([below, across, lost], local, Offset(0), Offset(20)) == (lost.segment_id,)
+    assert log.load(map(encoded, [below, across, lost]), local, Offset(0), Offset(20)) == (lost.segment_id,)
     assert (log.unproven, len(log)) == (2, 0)
 
 
 def test_a_copy_that_never_finished_is_not_read() -> None:
     log = RemoteLog(ORDERS, Offset(0))
     unfinished = replace(copied(1, [0] * 10, 0, 10), state=STARTED)
-    assert log.load([unfinished], history_of([0] * 10), Offset(0), Offset(10)) == ()
+    assert log.load([encoded(unfinished)], history_of([0] * 10), Offset(0), Offset(10)) == ()
     assert (len(log), log.copied_end) == (0, 0)
 
 
@@ -201,7 +200,7 @@ def test_lookups_agree_with_a_search_through_all_segments(
         key=lambda each: (each.start_offset, each.segment_id.int),
     )
     log = RemoteLog(ORDERS, Offset(log_start))
-    assert log.load(every, history_of(epochs), Offset(log_start), Offset(60)) == ()
+    assert log.load(map(encoded, every), history_of(epochs), Offset(log_start), Offset(60)) == ()
     assert log.size == 10 * len({each for copy in every for each in range(copy.start_offset, copy.end_offset)})
     ends = [each.end_offset for each in every if each.start_offset <= offset < each.end_offset]
     found = log.segment_with(Offset(offset))
@@ -233,11 +232,11 @@ def test_a_lookup_decodes_one_segment_although_another_one_is_much_longer(monkey
         )
     decoded = []
 
-    def counted(key: RemoteLogSegmentKey, value: RemoteLogSegmentValue) -> RemoteSegment:
-        decoded.append(key)
-        return remote_segment(key, value)
+    def counted(partition: PartitionKey, segment_id: UUID, value: RemoteLogSegmentValue) -> RemoteSegment:
+        decoded.append(segment_id)
+        return remote_segment(partition, segment_id, value)
 
-    monkeypatch.setattr(segment_table, "remote_segment", counted)
+    monkeypatch.setattr(encoded_segment, "remote_segment", counted)
     for offset in (0, 999, 1_000, 1_150, 1_299):
         found = log.segment_with(Offset(offset))
         assert found is not None

@@ -14,7 +14,15 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from replication.coordination.coordinator_machine import CoordinatorMachine, Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS
+from replication.coordination.encoded_segment import (
+    EncodedSegment,
+    SegmentHead,
+    decode_segment,
+    segment_head,
+    segment_id_of,
+    start_offset_of,
+)
+from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS, decode_to_replay
 from replication.coordination.remote_log_requests import (
     FOLLOWED_MAX,
     BeginCopy,
@@ -34,8 +42,8 @@ from replication.coordination.remote_log_requests import (
     RemoveObjects,
     SegmentPlace,
 )
+from replication.coordination.tiering import remote_log_machine
 from replication.coordination.tiering.remote_log_machine import SEGMENTS_MAX, RemoteLogMachine
-from replication.coordination.tiering.segment_table import SegmentTable
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED
 from tests.replication.transaction_world import image
 from tidelog.errors import (
@@ -104,7 +112,7 @@ class Coordinator:
         machine = RemoteLogMachine()
         runs: CoordinatorMachine[Any, Any] = machine
         for number, (key, value) in enumerate(self.log):
-            runs.apply(REMOTE_LOG_RECORDS.decode(key, value), Offset(number), None)
+            runs.apply(decode_to_replay(key, value), Offset(number), None)
         self.removals = []
         for decision in runs.loaded(self.image, 0, self.now):
             self._carry_out(machine, decision)
@@ -176,7 +184,7 @@ def listed(machine: RemoteLogMachine, partition: PartitionKey, limit: int = SEGM
         after = SegmentPlace(found[-1].start_offset, found[-1].segment_id) if found else None
         page = machine.handle(ListRemoteSegments(partition, after, limit=limit), Instant(Millis(0), Millis(0))).answer
         assert isinstance(page, RemoteSegmentsPage)
-        found.extend(page.segments)
+        found.extend(decode_segment(partition, each) for each in page.segments)
         if not page.has_more:
             return found
 
@@ -297,7 +305,7 @@ def test_followers_ask_for_many_partitions_at_once_and_are_told_what_they_do_not
     def pages(*lists: ListRemoteSegments) -> list[tuple[list[int], bool]]:
         answer = coordinator.ask(FollowRemoteLogs(lists))
         assert isinstance(answer, RemoteSegmentsPages)
-        return [([each.start_offset for each in page.segments], page.has_more) for page in answer.pages]
+        return [([start_offset_of(each) for each in page.segments], page.has_more) for page in answer.pages]
 
     known = ListRemoteSegments(other, ends_behind=Offset(20))
     assert pages(ListRemoteSegments(ORDERS), known) == [([0, 10, 20], False), ([20], False)]
@@ -356,13 +364,12 @@ def test_segments_of_a_deleted_topic_are_looked_at_once(monkeypatch: pytest.Monk
     for number in range(1, count + 1):
         coordinator.copy(segment(number, number, number + 1, leader(0)), leader(0))
     looked_at = []
-    decode = SegmentTable._decode
 
-    def counted(table: SegmentTable, segment_id: UUID, encoded: bytes) -> RemoteSegment:
-        looked_at.append(segment_id)
-        return decode(table, segment_id, encoded)
+    def counted(encoded: EncodedSegment) -> SegmentHead:
+        looked_at.append(segment_id_of(encoded))
+        return segment_head(encoded)
 
-    monkeypatch.setattr(SegmentTable, "_decode", counted)
+    monkeypatch.setattr(remote_log_machine, "segment_head", counted)
     coordinator.topics_are({})
     assert set(looked_at) == {each.segment_id for effect in coordinator.removals for each in effect.segments}
     looked_at.clear()

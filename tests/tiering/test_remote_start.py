@@ -17,6 +17,7 @@ from replication.partition.follower_events import RestartBehindRemote
 from storage.files.disk_executor import InlineExecutor
 from storage.log.log import Log
 from testbed.fake_object_store import FakeObjectStore
+from tests.replication.remote_segments import encoded
 from tests.storage.producer_batches import eventful
 from tests.storage.workbench import SMALL, Bench
 from tests.tiering.remote_bench import copy_all
@@ -46,7 +47,7 @@ class Tier:
         assert key.topic_id == self.log.topic_id
         assert after is None
         for segment in self.segments:
-            yield RemoteSegmentsPage((segment,), has_more=True, leader_epoch=LeaderEpoch(0))
+            yield RemoteSegmentsPage((encoded(segment),), has_more=True, leader_epoch=LeaderEpoch(0))
 
     async def start_at(self, local_start: int, log_start: int = 0) -> RemoteStart:
         """Raises the error of the search."""

@@ -14,18 +14,32 @@ Source: KIP-405, RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from replication.coordination.encoded_segment import (
+    ID_BYTES,
+    EncodedSegment,
+    SegmentHead,
+    encoded_segment,
+    segment_head,
+    segment_id_of,
+    segment_value,
+)
 from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.segment_table import SegmentTable
-from tidelog.epochs import end_of_epoch
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.types import EpochStart, Millis, Offset, PartitionKey
 
+_EPOCH: Final = attrgetter("epoch")
 
-def believed(segment: RemoteSegment, history: Sequence[EpochStart], log_start: Offset, log_end: Offset) -> bool:
+
+def believed(
+    segment: RemoteSegment | SegmentHead, history: Sequence[EpochStart], log_start: Offset, log_end: Offset
+) -> bool:
     """True if the log with this history has the records of the segment. Those below the log start do not count."""
     epochs = segment.leader_epochs
     for entry, following in zip(epochs, (*epochs[1:], None), strict=True):
@@ -33,9 +47,10 @@ def believed(segment: RemoteSegment, history: Sequence[EpochStart], log_start: O
         begin = max(entry.start_offset, log_start)
         if end <= begin:
             continue  # nothing of it is in the log any more
-        own = end_of_epoch(history, entry.epoch, log_start, log_end)
-        own_start = next((each.start_offset for each in history if each.epoch == entry.epoch), None)
-        if own_start is None or own.epoch != entry.epoch or own_start > begin or end > own.end_offset:
+        own = bisect_left(history, entry.epoch, key=_EPOCH)
+        if own == len(history) or history[own].epoch != entry.epoch or history[own].start_offset > begin:
+            return False
+        if end > (history[own + 1].start_offset if own + 1 < len(history) else log_end):
             return False
     return True
 
@@ -67,8 +82,8 @@ class RemoteLog:
         self.size = 0
         """Bytes of the record batches in all segments. What is in two of them counts once, by its share of offsets:
         retention would take overlaps, of which each change of the leader can leave one, from the records."""
-        self._doubled: dict[RemoteSegmentId, int] = {}
-        """Bytes of segments that were in others, too, when they were added."""
+        self._doubled: dict[bytes, int] = {}
+        """By id: bytes of segments that were in others, too, when they were added."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -78,7 +93,7 @@ class RemoteLog:
         return iter(self._table)
 
     def load(
-        self, segments: Iterable[RemoteSegment], history: Sequence[EpochStart], log_start: Offset, log_end: Offset
+        self, segments: Iterable[EncodedSegment], history: Sequence[EpochStart], log_start: Offset, log_end: Offset
     ) -> tuple[RemoteSegmentId, ...]:
         """Take over those segments of a page that are finished and believed. Returns the finished ones that are not:
         their records are of a lost epoch, and they are to be deleted. The pages come in the order of start offsets.
@@ -87,35 +102,41 @@ class RemoteLog:
         read nor deleted."""
         lost = []
         known_from = history[0].start_offset if history and history[0].start_offset > log_start else log_start
-        for segment in segments:
+        for encoded in segments:
+            segment = segment_head(encoded)
             if segment.state is not RemoteSegmentState.COPY_SEGMENT_FINISHED:
                 continue
             if believed(segment, history, log_start, log_end):
-                self.add(segment)
+                self.put(encoded, segment)
             elif known_from > log_start and segment.start_offset < known_from:
                 # Epochs that a damaged file has lost say nothing: to delete these would lose the only copy.
                 self.unproven += 1
             else:
-                lost.append(segment.segment_id)
+                lost.append(segment_id_of(encoded))
         return tuple(lost)
 
     def add(self, segment: RemoteSegment) -> None:
-        """Add a segment that this leader has copied, or that `load` believes."""
-        if segment.segment_id not in self._table:
+        """Add a segment that this leader has copied."""
+        encoded = encoded_segment(segment.segment_id, segment_value(segment))
+        self.put(encoded, segment_head(encoded))
+
+    def put(self, encoded: EncodedSegment, segment: SegmentHead) -> None:
+        """Add a segment that is finished and believed. segment: the head of these bytes."""
+        segment_id = encoded[:ID_BYTES]
+        if segment_id not in self._table:
             doubled = self._doubled_bytes(segment)
             if doubled:
-                self._doubled[segment.segment_id] = doubled
+                self._doubled[segment_id] = doubled
             self.size += segment.log_size - doubled
-        self._table.put(segment)
+        self._table.put(encoded, segment)
         self.end = max(self.end, segment.end_offset)
         self._longest = max(self._longest, segment.end_offset - segment.start_offset)
         if segment.start_offset <= self.copied_end:
             self.copied_end = max(self.copied_end, segment.end_offset)
 
-    def _doubled_bytes(self, segment: RemoteSegment) -> int:
-        before = self.segment_with(segment.start_offset)
-        shared = 0 if before is None else min(before.end_offset, segment.end_offset) - segment.start_offset
-        return segment.log_size * shared // (segment.end_offset - segment.start_offset)
+    def _doubled_bytes(self, segment: SegmentHead) -> int:
+        shared = min(self._table.reach(segment.start_offset), segment.end_offset) - segment.start_offset
+        return segment.log_size * max(0, shared) // (segment.end_offset - segment.start_offset)
 
     def advance(self, log_start: Offset) -> tuple[RemoteSegmentId, ...]:
         """The log start has moved. Returns the segments that lie below it, which are to be deleted."""
@@ -127,11 +148,11 @@ class RemoteLog:
                 below.append(segment)
         for segment in below:
             self._table.remove(segment.segment_id)
-            self.size -= segment.log_size - self._doubled.pop(segment.segment_id, 0)
+            self.size -= segment.log_size - self._doubled.pop(segment.segment_id.bytes, 0)
         if log_start > self.copied_end:
             self.copied_end = log_start
-            while (behind := self.segment_with(self.copied_end)) is not None:  # a gap that lies below the log start now
-                self.copied_end = behind.end_offset
+            while (behind := self._table.reach(self.copied_end)) > self.copied_end:  # a gap below the log start now
+                self.copied_end = behind
         return tuple(each.segment_id for each in below)
 
     @property

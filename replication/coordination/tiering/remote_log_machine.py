@@ -28,11 +28,17 @@ from typing import Any, Final
 from replication.controller.image import EMPTY, ClusterImage
 from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
+from replication.coordination.encoded_segment import (
+    EncodedSegment,
+    encoded_segment,
+    segment_head,
+    segment_id_of,
+    start_offset_of,
+)
 from replication.coordination.remote_log_records import (
     RemoteLogRecord,
     partition_record,
     remote_log_start,
-    remote_segment,
     segment_record,
 )
 from replication.coordination.remote_log_requests import (
@@ -68,7 +74,6 @@ from tidelog.protocol.kafka.messages.remote_log_partition_value import RemoteLog
 from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
 from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import (
-    RemoteSegment,
     RemoteSegmentId,
     RemoteSegmentState,
 )
@@ -134,7 +139,9 @@ class RemoteLogMachine:
             raise _never_written(offset, "is in a transaction")
         match record.key, record.value:
             case RemoteLogSegmentKey() as key, RemoteLogSegmentValue() as value:
-                self._apply_segment(remote_segment(key, value), offset)
+                self._apply_segment(_partition_of(key), encoded_segment(key.segment_id, value), offset)
+            case RemoteLogSegmentKey() as key, bytes() as encoded:  # decode_to_replay
+                self._apply_segment(_partition_of(key), EncodedSegment(encoded), offset)
             case RemoteLogSegmentKey() as key, None:
                 self._forget(_partition_of(key), RemoteSegmentId(key.segment_id))
             case RemoteLogPartitionKey() as key, RemoteLogPartitionValue() as value:
@@ -147,19 +154,19 @@ class RemoteLogMachine:
             case key, _:
                 raise _never_written(offset, f"has a value that does not belong to its key {key}")
 
-    def _apply_segment(self, segment: RemoteSegment, offset: Offset) -> None:
-        known = self._known(PartitionKey(segment.topic_id, segment.partition))
+    def _apply_segment(self, partition: PartitionKey, encoded: EncodedSegment, offset: Offset) -> None:
+        known = self._known(partition)
+        head = segment_head(encoded)
         try:
-            known.segments.put(segment)
+            known.segments.put(encoded, head)
         except ValueError as error:
             raise _never_written(offset, f"changes a segment: {error}") from error
-        segment_id = segment.segment_id
-        if segment.state is _STARTED:
-            known.copying = segment_id
-        elif known.copying == segment_id:
+        if head.state is _STARTED:
+            known.copying = segment_id_of(encoded)
+        elif known.copying is not None and known.copying == segment_id_of(encoded):
             known.copying = None
-        if segment.state is _DELETED:
-            known.deleting[segment_id] = None
+        if head.state is _DELETED:
+            known.deleting[segment_id_of(encoded)] = None
 
     def _forget(self, partition: PartitionKey, segment_id: RemoteSegmentId) -> None:
         known = self._partitions.get(partition)
@@ -316,7 +323,7 @@ class RemoteLogMachine:
             known = self._partitions.get(each.key)
             if known is None:
                 doubtful.append(each)
-            elif each.segment_id not in known.segments:
+            elif each.segment_id.bytes not in known.segments:
                 (orphans if _is_spare(known, each.start_offset) else doubtful).append(each)
         return OrphansFound(tuple(orphans), tuple(doubtful))
 
@@ -404,8 +411,8 @@ class RemoteLogMachine:
             found = tuple(islice(known.segments.following(self._gone[partition]), SEGMENTS_MAX))
             if found:
                 # No copy begins any more: what was looked at is not looked at again while its objects are removed.
-                self._gone[partition] = SegmentPlace(found[-1].start_offset, found[-1].segment_id)
-                ids = tuple(each.segment_id for each in found if each.state is not _DELETED)
+                self._gone[partition] = SegmentPlace(start_offset_of(found[-1]), segment_id_of(found[-1]))
+                ids = tuple(segment_id_of(each) for each in found if segment_head(each).state is not _DELETED)
                 return [self._delete(known, ids, known.node_id, now)] if ids else ()
             del self._gone[partition]
             if not known.segments:

@@ -1,6 +1,6 @@
 """The remote segments of one partition, in little memory: 100,000 of them take some 50 MB.
 
-A segment is kept as the bytes of its record's value, and decoded when somebody looks at it, which is rare: a list of
+A segment is kept as the bytes of its record (encoded_segment.py), and decoded when it is read, which is rare: a list of
 objects would take three times as much on the coordinator, and again on the leader. What lookups compare for every
 segment, its end, how far those up to it reach, and its largest timestamp, stands in columns beside that.
 """
@@ -13,17 +13,20 @@ from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
-from replication.coordination.remote_log_records import remote_segment, segment_record
+from replication.coordination.encoded_segment import (
+    ID_BYTES,
+    START_OFFSET,
+    EncodedSegment,
+    SegmentHead,
+    decode_segment,
+    segment_id_of,
+)
 from replication.coordination.remote_log_requests import SegmentPlace
-from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
-from tidelog.protocol.kafka.messages.remote_log_segment_value import REMOTE_LOG_SEGMENT_VALUE
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
 from tidelog.types import NO_TIMESTAMP, Millis, Offset, PartitionKey
 
 _OFFSET_BYTES: Final = 8
-_LAST_ID: Final = b"\xff" * 16
-_VERSION: Final = 0
-"""The version of the value in which it is kept in memory."""
+_LAST_ID: Final = b"\xff" * ID_BYTES
 
 
 class SegmentTable:
@@ -34,41 +37,40 @@ class SegmentTable:
         self._order: list[bytes] = []  # start offset and id: 24 bytes that sort as the pair
         self._ends, self._largest = array("q"), array("q")  # in the same order: end offset, largest timestamp
         self._reach = array("q")  # in the same order: the largest end offset of the segments up to this one
-        self._values: dict[bytes, tuple[bytes, bytes]] = {}  # by id: the entry of the order, the value
+        self._encoded: dict[bytes, EncodedSegment] = {}  # by id
 
     def __len__(self) -> int:
         return len(self._order)
 
     def __iter__(self) -> Iterator[RemoteSegment]:
-        return self.following(None)
+        return map(self._at, range(len(self._order)))
 
-    def put(self, segment: RemoteSegment) -> None:
-        """Add a segment, or replace it by its new state."""
-        value = segment_record(segment).value
-        assert value is not None
-        known = self._values.get(segment.segment_id.bytes)
-        place = _place(segment.start_offset, segment.segment_id)
-        if known is not None and known[0] != place:
-            raise ValueError(f"segment {segment.segment_id} begins at another offset than before")
+    def put(self, encoded: EncodedSegment, head: SegmentHead) -> None:
+        """Add a segment, or replace it by its new state. head: its own."""
+        identity = encoded[:ID_BYTES]
+        known = self._encoded.get(identity)
+        place = _place_of(encoded)
+        if known is not None and _place_of(known) != place:
+            raise ValueError(f"segment {segment_id_of(encoded)} begins at another offset than before")
         index = bisect_left(self._order, place)
         if known is None:
             self._order.insert(index, place)
-            self._ends.insert(index, segment.end_offset)
-            self._largest.insert(index, segment.max_timestamp)
+            self._ends.insert(index, head.end_offset)
+            self._largest.insert(index, head.max_timestamp)
             self._reach.insert(index, -1)
         else:
-            self._ends[index], self._largest[index] = segment.end_offset, segment.max_timestamp
+            self._ends[index], self._largest[index] = head.end_offset, head.max_timestamp
         self._review_reach(index)
-        self._values[segment.segment_id.bytes] = place, REMOTE_LOG_SEGMENT_VALUE.encode(value, _VERSION)
+        self._encoded[identity] = encoded
 
-    def __contains__(self, segment_id: UUID) -> bool:
-        return segment_id.bytes in self._values
+    def __contains__(self, segment_id: bytes) -> bool:
+        return segment_id in self._encoded
 
     def remove(self, segment_id: UUID) -> None:
         """Forget a segment, if it is known."""
-        known = self._values.pop(segment_id.bytes, None)
+        known = self._encoded.pop(segment_id.bytes, None)
         if known is not None:
-            index = bisect_left(self._order, known[0])
+            index = bisect_left(self._order, _place_of(known))
             del self._order[index], self._ends[index], self._largest[index], self._reach[index]
             self._review_reach(index)
 
@@ -84,17 +86,21 @@ class SegmentTable:
 
     def get(self, segment_id: UUID) -> RemoteSegment | None:
         """The segment of an id; None if it is not known."""
-        known = self._values.get(segment_id.bytes)
-        return None if known is None else self._decode(segment_id, known[1])
+        known = self._encoded.get(segment_id.bytes)
+        return None if known is None else decode_segment(self._partition, known)
 
-    def following(self, after: SegmentPlace | None, ends_behind: Offset = Offset(0)) -> Iterator[RemoteSegment]:
+    def following(self, after: SegmentPlace | None, ends_behind: Offset = Offset(0)) -> Iterator[EncodedSegment]:
         """The segments behind one that need not be known any more, in order; all without one. Only those that end
         behind this offset. The table must not change meanwhile."""
-        ends = self._ends
-        return (self._at(number) for number in range(self._behind(after), len(ends)) if ends[number] > ends_behind)
+        ends, order, encoded = self._ends, self._order, self._encoded
+        return (
+            encoded[order[number][_OFFSET_BYTES:]]
+            for number in range(self._behind(after), len(ends))
+            if ends[number] > ends_behind
+        )
 
     def following_offset(self, offset: Offset) -> Iterator[RemoteSegment]:
-        """As `following`: the segments that begin at an offset or behind it."""
+        """The segments that begin at an offset or behind it, in order. The table must not change meanwhile."""
         first = bisect_left(self._order, offset.to_bytes(_OFFSET_BYTES, "big"))
         return map(self._at, range(first, len(self._order)))
 
@@ -109,6 +115,11 @@ class SegmentTable:
         that one is decoded, however long or short the others are."""
         behind = bisect_left(self._order, (offset + 1).to_bytes(_OFFSET_BYTES, "big"))
         return self._at(bisect_left(self._reach, self._reach[behind - 1])) if behind else None
+
+    def reach(self, offset: Offset) -> Offset:
+        """The largest end offset of the segments that begin at an offset or before it; -1 if there is none."""
+        behind = bisect_left(self._order, (offset + 1).to_bytes(_OFFSET_BYTES, "big"))
+        return Offset(self._reach[behind - 1]) if behind else Offset(-1)
 
     def first_since(self, timestamp: Millis, after: SegmentPlace | None) -> RemoteSegment | None:
         """The first segment behind this one, or of all, whose largest timestamp is at least `timestamp`. Only that one
@@ -131,13 +142,11 @@ class SegmentTable:
         return 0 if after is None else bisect_right(self._order, _place(after.start_offset, after.segment_id))
 
     def _at(self, number: int) -> RemoteSegment:
-        identity = self._order[number][_OFFSET_BYTES:]
-        return self._decode(UUID(bytes=identity), self._values[identity][1])
+        return decode_segment(self._partition, self._encoded[self._order[number][_OFFSET_BYTES:]])
 
-    def _decode(self, segment_id: UUID, encoded: bytes) -> RemoteSegment:
-        value, _ = REMOTE_LOG_SEGMENT_VALUE.decode(encoded, _VERSION)
-        key = RemoteLogSegmentKey(self._partition.topic_id, self._partition.partition, segment_id)
-        return remote_segment(key, value)
+
+def _place_of(encoded: EncodedSegment) -> bytes:
+    return encoded[START_OFFSET] + encoded[:ID_BYTES]
 
 
 def _place(start_offset: Offset, segment_id: RemoteSegmentId) -> bytes:

@@ -308,8 +308,8 @@ class RemoteSegmentsPage(_message.Message):
     leader_epoch: _builtins.int
     """the newest that has registered; -1 if none has"""
     @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteSegment]:
-        """by start offset and id"""
+    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """by start offset and id; 16 bytes of its id, then the value of its record in the topic"""
 
     @_builtins.property
     def log_start(self) -> _common_pb2.EpochStart:
@@ -318,7 +318,7 @@ class RemoteSegmentsPage(_message.Message):
     def __init__(
         self,
         *,
-        segments: _abc.Iterable[Global___RemoteSegment] | None = ...,
+        segments: _abc.Iterable[_builtins.bytes] | None = ...,
         has_more: _builtins.bool = ...,
         leader_epoch: _builtins.int = ...,
         log_start: _common_pb2.EpochStart | None = ...,
