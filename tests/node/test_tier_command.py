@@ -37,6 +37,21 @@ async def test_the_remote_segments_of_a_topic_are_listed(tmp_path: Path, capsys:
         shown = await tidelog("tier", "describe", TOPIC)
         assert f"{TOPIC}: {len(ends)} remote segments" in shown
         assert documents[0]["object"] in shown
+        [offsets] = await tidelog.json("topic", "offsets", TOPIC, "local")
+        at = leader(nodes).log
+        assert offsets[0] == {
+            "topic": TOPIC,
+            "partition": 0,
+            "start": 0,
+            "end": 12,
+            "earliest_local": at.local_log_start_offset,
+            "latest_tiered": at.copied_end - 1,
+        }
+        assert 0 < at.local_log_start_offset <= at.copied_end
+        assert [sorted(each) for each in offsets[1:]] == [["end", "partition", "start", "topic"]] * 2, "without a tier"
+        shown = await tidelog("topic", "offsets", TOPIC, "local")
+        assert "earliest-local" in shown and "latest-tiered" in shown
+        assert "earliest-local" not in await tidelog("topic", "offsets", "local")
         assert "no remote segments: it has no remote tier" in await tidelog("tier", "describe", "local")
         await tidelog("tier", "describe", "other", code=1)
         assert "topic 'other' does not exist" in tidelog.err

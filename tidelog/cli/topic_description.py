@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from tidelog.cli.argument_values import WrongUsage
 from tidelog.cli.cluster_command import CommandCall
@@ -22,7 +21,7 @@ from tidelog.clock import MachineClock
 from tidelog.cluster_descriptions import ResourceConfigs
 from tidelog.errors import TidelogError
 from tidelog.standard_streams import say
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import ByPartition, Offset, TopicPartition
 
 PATIENCE_S: Final = 5.0
 """How long offsets and sizes may take, each end of the logs 2 s: a partition whose leader does not answer is shown
@@ -74,27 +73,53 @@ def offsets(
         str | None, Option("--at", help=f"The first record at or after a time: {TIME_HELP}. Default: start and end.")
     ] = None,
 ) -> None:
-    """Show where partitions begin and end, or the offset for a time."""
+    """Show where partitions begin and end, and of topics with a remote tier where the local log begins and the last
+    copied offset; or the offset for a time."""
     moment = None if at is None else moment_of(at, MachineClock().wall_ms())
     if at is not None and moment is None:
         raise WrongUsage(f"--at {at!r}: write {TIME_HELP}")
 
-    async def work(admin: Admin) -> dict[str, dict[TopicPartition, Offset]]:
-        topics = await topics_of(admin, names, are_patterns=regex)
-        keys = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
-        places: Sequence[tuple[str, Literal["earliest", "latest"] | datetime]] = (
-            [("start", "earliest"), ("end", "latest")] if moment is None else [("offset", moment), ("end", "latest")]
-        )
-        return {name: await admin.list_offsets(keys, place) for name, place in places}
+    unknown: dict[TopicPartition, TidelogError] = {}
 
-    found = call.query(work)
-    keys = list(next(iter(found.values())))
+    async def work(admin: Admin) -> tuple[list[TopicPartition], dict[str, ByPartition[Offset]]]:
+        topics = await topics_of(admin, names, are_patterns=regex)
+        keys, tiered = _partitions(topics), _partitions(each for each in topics if _is_tiered(each))
+        if moment is not None:
+            return keys, {"offset": await admin.list_offsets(keys, moment), "end": await admin.list_offsets(keys)}
+        found = {"start": await admin.list_offsets(keys, "earliest"), "end": await admin.list_offsets(keys)}
+        if tiered:
+            # A leader may not know its remote segments: start and end are shown then too.
+            found["earliest_local"] = await admin.list_offsets(tiered, "earliest-local", on_missing=unknown.__setitem__)
+            found["latest_tiered"] = await admin.list_offsets(tiered, "latest-tiered", on_missing=unknown.__setitem__)
+        return keys, found
+
+    keys, found = call.query(work)
     document = [
-        {"topic": key.topic, "partition": key.partition, **{name: each[key] for name, each in found.items()}}
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            **{name: each[key] for name, each in found.items() if key in each},
+        }
         for key in keys
     ]
-    rows = [(str(key), *(each[key] for each in found.values())) for key in keys]
-    call.show(document, "offsets", ("partition", *found), rows)
+    rows = [(str(key), *(_shown(each.get(key)) for each in found.values())) for key in keys]
+    call.show(document, "offsets", ("partition", *(name.replace("_", "-") for name in found)), rows)
+    for key, error in unknown.items():
+        say(f"what is copied of {key} is not known: {error.message}")
+
+
+def _partitions(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+
+
+def _is_tiered(topic: TopicDescription) -> bool:
+    return topic.configs.get("remote.storage.enable") == "true"
+
+
+def _shown(offset: Offset | None) -> int | str:
+    if offset is None:
+        return "-"
+    return "none" if offset < 0 else offset
 
 
 async def _report(admin: Admin, topic: TopicDescription) -> TopicReport:
