@@ -130,7 +130,7 @@ class OrphanSweep:
     async def sweep(self) -> SweptObjects:
         """Look for orphans, and remove them. Raises what the store and the coordinators do."""
         calls, found = self._calls, SweptObjects()
-        listing = calls.store.list("")
+        listing = await run_in(calls.executor, partial(calls.store.list, ""))
         while page := await run_in(calls.executor, lambda: list(islice(listing, PAGE))):
             await self._judge(page, found)
             await self._clock.sleep_ms(PAGE_PAUSE_MS)

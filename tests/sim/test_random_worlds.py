@@ -1,4 +1,5 @@
-"""Random worlds: thirty in `make test`; in `make test-deep` 200, and those that once found a defect."""
+"""Random worlds: thirty in `make test`; in `make test-deep` 200, twelve with a remote tier, and those that once found a
+defect."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
 
 from tests.sim import random_world, regressions
-from tests.sim.judged import Selected
+from tests.sim.judged import Selected, plan_of
 from tests.sim.plan import make_plan
 from tests.sim.regressions import FoundBy
 from tests.sim.shrink import shrink
@@ -28,6 +31,13 @@ changes that finds the rare defect; `make sim` runs more."""
 
 SHARE = 5
 """The worlds of one test: several workers can run the tests in parallel."""
+
+AS_THEIR_SEEDS_HAVE_IT = Selected()
+TIERED = Selected(tiered=True)
+TIERED_WORLDS = 12
+"""Those of `make test-deep` with a remote tier: some 40 s on one idle core. `python -m tests.sim --tier` runs more."""
+
+TIERED_SHARE = 3
 
 SOURCES = ("node", "replication", "storage", "testbed", "tests/sim", "tidelog")
 """The sources that determine the course of a world."""
@@ -77,15 +87,31 @@ def test_worlds_of_this_commit_keep_their_promises_and_heal(seeds: range) -> Non
     judge(seeds)
 
 
-def judge(seeds: range) -> None:
+def tiered_shares() -> list[tuple[int, ...]]:
+    """The next seeds whose worlds can have a remote tier: half of all."""
+    seeds = (seed for seed in count(FIRST_SEED + WORLDS) if plan_of(seed, TIERED).tiered)
+    return [tuple(islice(seeds, TIERED_SHARE)) for _ in range(TIERED_WORLDS // TIERED_SHARE)]
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", tiered_shares(), ids=range(TIERED_WORLDS // TIERED_SHARE))
+def test_tiered_worlds_of_this_commit_keep_their_promises_and_heal(seeds: tuple[int, ...]) -> None:
+    """Three worlds with a remote tier and faults of its store, each to the end."""
+    judge(seeds, TIERED)
+
+
+def judge(seeds: Iterable[int], selected: Selected = AS_THEIR_SEEDS_HAVE_IT) -> None:
     for seed in seeds:
-        plan = make_plan(seed)
+        plan = plan_of(seed, selected)
         outcome = random_world.run(plan)
         if outcome.failure is not None:
             dropped = ",".join(map(str, sorted(shrink(plan, outcome.failure, runs_max=20))))
             print(outcome.failure)  # with its last events, which would fill the summary of the run
             what = outcome.failure.splitlines()[0]
-            pytest.fail(f"{what}; replay with: python -m tests.sim --seed {seed} --without '{dropped}'")
+            pytest.fail(
+                f"{what}; replay with: python -m tests.sim --seed {seed}{selected.options} --without '{dropped}'"
+            )
         assert outcome.acknowledged > 0, f"seed {seed}"
         assert outcome.read > 0, f"seed {seed}"
 
