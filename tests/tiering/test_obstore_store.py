@@ -125,9 +125,20 @@ SKEWED = (
     "<Error><Code>RequestTimeTooSkewed</Code></Error>"
 )
 DENIED = SKEWED.replace("RequestTimeTooSkewed", "AccessDenied")
+BAD_REQUEST = SKEWED.replace("403 Forbidden", "400 Bad Request")
+EXPIRED = BAD_REQUEST.replace("RequestTimeTooSkewed", "ExpiredToken")
+OTHER_REGION = BAD_REQUEST.replace("RequestTimeTooSkewed", "AuthorizationHeaderMalformed")
 
 
-@pytest.mark.parametrize(("words", "step"), [(SKEWED, "set this node's by NTP"), (DENIED, "give this process cred")])
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        (SKEWED, "set this node's by NTP"),
+        (DENIED, "give this process cred"),
+        (EXPIRED, "give this process cred"),
+        (OTHER_REGION, "correct AWS_REGION"),
+    ],
+)
 def test_a_refusal_is_told_as_such_whatever_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, step: str
 ) -> None:
@@ -140,6 +151,85 @@ def test_a_refusal_is_told_as_such_whatever_its_error(
     monkeypatch.setattr("obstore.list", listed)
     with pytest.raises(ObjectStoreRefused, match=step):
         list(store.list(""))
+
+
+def test_the_name_of_a_topic_neither_hides_the_answer_nor_counts_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library repeats the key, and ours has a limit for its message."""
+    answer = "NoSuchBucket"
+
+    def put(_store: object, key: str, *_arguments: object, **_named: object) -> None:
+        raise OSError(
+            f"Object at location {key} not found: PUT http://host/{key}: 404 Not Found: <Code>{answer}</Code>"
+        )
+
+    store = open_object_store(f"file://{tmp_path}")
+    monkeypatch.setattr("obstore.put", put)
+    with pytest.raises(ObjectStoreRefused, match="<Code>NoSuchBucket</Code>; create the bucket"):
+        store.put("t" * 249, [b"x"])
+    answer = "SlowDown"
+    with pytest.raises(ObjectStoreUnavailable, match="SlowDown"):
+        store.put("ExpiredToken/1", [b"x"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing"),
+    [
+        ("<Code>NoSuchKey</Code>", True),
+        ("<Code>BlobNotFound</Code>", True),
+        ("<Code>NoSuchUpload</Code>", False),
+        ("<html>nginx</html>", False),
+    ],
+)
+def test_only_the_stores_word_that_there_is_no_object_deletes_it(
+    monkeypatch: pytest.MonkeyPatch, answer: str, missing: bool
+) -> None:
+    """A proxy, or another server at the endpoint, also answers 404: a segment that counts as deleted is forgotten, and
+    its object stays for ever."""
+
+    def delete(*_arguments: object) -> None:
+        raise FileNotFoundError(f"Object at location key not found: 404 Not Found: {answer}")
+
+    use_s3(monkeypatch, "http://127.0.0.1:1")
+    store = open_object_store(f"s3://{BUCKET}")
+    monkeypatch.setattr("obstore.delete", delete)
+    if missing:
+        store.delete("key")
+    else:
+        with pytest.raises(ObjectStoreUnavailable, match="look at the store"):
+            store.delete("key")
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    """As one on a disk that is no longer mounted: objects in its place would be hidden once it is, and those on the
+    disk would count as missing, or as deleted."""
+    store = open_object_store(f"file://{tmp_path}/disk/store")
+    store.put("a/one", [b"x"])
+    (tmp_path / "disk").rename(tmp_path / "away")
+    for call in (
+        lambda: store.put("a/two", [b"x"]),
+        lambda: store.get_range("a/one", 0, 1),
+        lambda: store.size("a/one"),
+        lambda: store.delete("a/one"),
+    ):
+        with pytest.raises(ObjectStoreUnavailable, match="mount or restore its folder"):
+            call()
+    (tmp_path / "away").rename(tmp_path / "disk")
+    assert [found.key for found in store.list("")] == ["a/one"]
+
+
+def test_a_panic_of_the_library_is_an_error_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no Exception: the thread would end, and the copy would wait for ever."""
+    panic = type("PanicException", (BaseException,), {})
+
+    def put(*_arguments: object, **_named: object) -> None:
+        raise panic("request valid: InvalidUri(InvalidFormat)")
+
+    store = open_object_store(f"file://{tmp_path}")
+    monkeypatch.setattr("obstore.put", put)
+    with pytest.raises(ObjectStoreUnavailable, match=r"InvalidUri.*look at the store"):
+        store.put("key", [b"x"])
 
 
 def test_a_store_that_does_not_answer_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +250,10 @@ def test_a_store_that_does_not_answer_is_asked_once(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "/folder", "http://host/path", "s3://", "s3:///prefix", "file://", "file://host/folder", "foo://bucket"],
+    [
+        *("", "/folder", "http://host/path", "s3://", "s3:///prefix", "s3:bucket", "foo://bucket"),
+        *("file://", "file://host/folder", "file:folder"),
+    ],
 )
 def test_a_url_of_no_store_is_refused(url: str) -> None:
     with pytest.raises(InvalidConfig, match=r"use s3://BUCKET/PREFIX|more than a bucket and a prefix"):
@@ -177,6 +270,40 @@ def test_a_url_with_credentials_is_refused_without_repeating_them(url: str) -> N
 def test_a_url_that_cannot_be_taken_apart_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="URL of the object store is invalid"):
         open_object_store("s3://[bucket/prefix")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "step"),
+    [
+        ("AWS_ENDPOINT_URL", "minio:9000", "write it as https://HOST:PORT"),
+        ("AWS_ALLOW_HTTP", "", "set AWS_ALLOW_HTTP=true"),
+        ("AWS_SECRET_ACCESS_KEY", None, "correct the URL, or credentials and options in the environment"),
+    ],
+)
+def test_an_environment_that_cannot_work_is_refused_when_the_store_is_opened(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str | None, step: str
+) -> None:
+    use_s3(monkeypatch, "http://127.0.0.1:1")
+    if value is None:
+        monkeypatch.delenv(name)
+    else:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ObjectStoreRefused, match=step):
+        open_object_store(f"s3://{BUCKET}/prefix")
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ObjectStoreRefused, match="name a folder that this process may make and write to"):
+        open_object_store(f"file://{tmp_path}/file")
+
+
+@pytest.mark.parametrize("word", ["true", "TRUE", "1", "yes", "on"])
+def test_a_store_without_tls_is_allowed_by_each_word_for_yes(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    use_s3(monkeypatch, "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", word)
+    with pytest.raises(ObjectStoreUnavailable, match="error sending request"):
+        open_object_store(f"s3://{BUCKET}").size("key")
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ Not here: when to retry a call that failed (the caller). Within a call obstore r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.errors import InvalidConfig, TidelogError, UnsupportedVersion
 from tidelog.tiering.object_store import ObjectStore, StoredObject
 from tidelog.tiering.remote_errors import (
     ObjectStoreFull,
@@ -43,13 +44,28 @@ _RETRIES_MAX: Final = 2
 _FULL: Final = ("QuotaExceeded", "StorageFull", "InsufficientStorage", "No space left on device", "Disk quota exceeded")
 """S3 has no error for it. These are words of the stores that can be full, and of Linux for a folder."""
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_REFUSED: Final = (": 401 ", ": 403 ")
-"""The library has errors of their own for these, but not for a listing."""
+_REFUSED: Final = (": 401 ", ": 403 ", "ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "XAdminUserNotFound")
+"""The library has errors of their own for the first two, but not for a listing. S3 answers 400 for tokens, and servers
+that speak its protocol 404 for a key that they do not know."""
+_REGION: Final = ("AuthorizationHeaderMalformed", "PermanentRedirect", "incorrectly configured region")
 _CLOCK: Final = ("RequestTimeTooSkewed", "RequestExpired", "Request has expired", "Request date header too old")
+_GIVE_CREDENTIALS: Final = "give this process credentials that may read, write, list and delete there"
+_STEPS: Final[Sequence[tuple[Sequence[str], type[TidelogError], str]]] = (
+    (_CLOCK, ObjectStoreRefused, "the clocks of this node and of the store differ too much: set this node's by NTP"),
+    (_REGION, ObjectStoreRefused, "correct AWS_REGION in the environment of this process"),
+    (_REFUSED, ObjectStoreRefused, _GIVE_CREDENTIALS),
+    (_NO_BUCKET, ObjectStoreRefused, "create the bucket, or correct the URL"),
+    (_FULL, ObjectStoreFull, "give the store more space, or shorten retention"),
+)
+"""Words of the library or the store, the error, and what to do."""
+_NO_OBJECT: Final = ("NoSuchKey", "BlobNotFound")
+"""Codes in the body of a 404 that mean the object, of S3 and Google, and of Azure."""
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _NO_RANGE: Final = (": 416 ", "Requested range was invalid")
 """HTTP's answer to a range behind the end of the object, and the one of a folder."""
 _REASON_MAX: Final = 400
-"""Characters of the library's message that ours repeats."""
+"""Characters of the library's message that ours repeats. The whole message decides what it means."""
 
 
 def open_object_store(url: str, *, create: bool = True) -> ObjectStore:
@@ -66,9 +82,11 @@ def ensure_store_url(url: str) -> SplitResult:
         parts = urlsplit(url)
     except ValueError as error:  # it may have credentials, and is not repeated
         raise InvalidConfig(f"the URL of the object store is invalid: {error}; correct it") from error
-    if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "file" else parts.netloc):
+    # A path that does not begin with a slash would depend on the directory in which the process was started.
+    if parts.scheme not in _SCHEMES or not (parts.path[:1] == "/" if parts.scheme == "file" else parts.netloc):
+        shown = url if "@" not in url and not parts.query else f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
         raise InvalidConfig(
-            f'"{parts.scheme}://{parts.hostname or ""}{parts.path}" is not the URL of an object store: use '
+            f'"{shown}" is not the URL of an object store: use '
             "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER"
         )
     if "@" in parts.netloc or parts.query or parts.fragment or (parts.scheme == "file" and parts.netloc):
@@ -94,18 +112,26 @@ class ObstoreStore:
     def __init__(self, url: str, scheme: str, path: str, *, create: bool) -> None:
         self._obs = _required()
         self._url = url
+        self._is_s3 = scheme == "s3"
         self._folder = path.rstrip("/") or "/" if scheme == "file" else None
+        if self._is_s3:
+            _ensure_endpoint()
         try:
             self._store = self._opened(url, create=create)
         except Exception as error:
-            raise ObjectStoreRefused(f"the object store {url} cannot be opened: {_reason(error)}") from error
+            step = (
+                "correct the URL, or credentials and options in the environment of this process (docs/tiering.md)"
+                if self._folder is None
+                else "name a folder that this process may make and write to"
+            )
+            raise ObjectStoreRefused(f"the object store {url} cannot be opened: {_line(error)}; {step}") from error
 
     def _opened(self, url: str, *, create: bool) -> Any:
         store = self._obs.store
         if self._folder is not None:
             return store.LocalStore(self._folder, mkdir=create)
         client: ClientConfig = {"timeout": _REQUEST_TIMEOUT, "connect_timeout": timedelta(seconds=5)}
-        if os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true":
+        if _allows_http():
             client["allow_http"] = True
         retry: RetryConfig = {"max_retries": _RETRIES_MAX, "retry_timeout": _REQUEST_TIMEOUT}
         return store.from_url(url, client_options=client, retry_config=retry)
@@ -117,6 +143,8 @@ class ObstoreStore:
     def put(self, key: str, parts: Iterable[Buffer]) -> None:
         source = _Source(parts)
         with self._errors("writing", key, source):
+            # The library would make it, in place of a disk that is not mounted, and hide the objects there once it is.
+            self._ensure_folder()
             first = []
             size = 0
             for part in source:
@@ -182,39 +210,51 @@ class ObstoreStore:
         except RemoteObjectMissing:
             return
 
+    def _ensure_folder(self) -> None:
+        if self._folder is not None and not Path(self._folder).is_dir():
+            raise ObjectStoreUnavailable(
+                f"the object store {self._url} is not there: mount or restore its folder; it is tried again"
+            )
+
     @contextmanager
     def _errors(self, doing: str, key: str, source: _Source | None = None) -> Iterator[None]:
         """Translate the errors of the library."""
-        errors = self._obs.exceptions
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
+            # A panic of the library is no Exception: it would end the thread, and the caller would wait for ever.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             if source is not None and source.error is not None:
                 raise source.error from None
-            reason = _reason(error)
-            what = f"{doing} {key} in the object store {self._url} failed: {reason}"
-            if any(word in reason for word in _CLOCK):
-                raise ObjectStoreRefused(
-                    f"{what}; the clocks of this node and of the store differ too much: set this node's by NTP"
-                ) from error
-            if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError)) or any(
-                word in reason for word in _REFUSED
-            ):
-                raise ObjectStoreRefused(
-                    f"{what}; give this process credentials that may read, write, list and delete there"
-                ) from error
-            if any(word in reason for word in _NO_BUCKET):
-                raise ObjectStoreRefused(f"{what}; create the bucket, or correct the URL") from error
-            if any(word in reason for word in _FULL):
-                raise ObjectStoreFull(f"{what}; give the store more space, or shorten retention") from error
-            if isinstance(error, (errors.NotFoundError, FileNotFoundError)) and doing in ("reading", "deleting"):
-                raise RemoteObjectMissing(
+            if isinstance(error, TidelogError):
+                raise
+            raise self._translated(error, doing, key) from error
+
+    def _translated(self, error: BaseException, doing: str, key: str) -> TidelogError:
+        errors, words = self._obs.exceptions, _line(error, key)
+        what = f"{doing} {key} in the object store {self._url} failed: {words[:_REASON_MAX]}"
+        for signs, kind, step in _STEPS:
+            if any(sign in words for sign in signs):
+                return kind(f"{what}; {step}")
+        if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError)):
+            return ObjectStoreRefused(f"{what}; {_GIVE_CREDENTIALS}")
+        if isinstance(error, (errors.NotFoundError, FileNotFoundError)) and doing in ("reading", "deleting"):
+            self._ensure_folder()
+            if self._means_the_object(words, doing):
+                return RemoteObjectMissing(
                     f"{what}; correct the URL if the objects are in another store, restore the object, or delete the "
                     "records up to the end of its segment"
-                ) from error
-            raise ObjectStoreUnavailable(
-                f"{what}; it is tried again: look at the store and the network to it"
-            ) from error
+                )
+        return ObjectStoreUnavailable(f"{what}; it is tried again: look at the store and the network to it")
+
+    def _means_the_object(self, words: str, doing: str) -> bool:
+        """False if something else answered "not found", as another server or a proxy: the object may be there, and must
+        not count as deleted."""
+        if (code := _CODE.search(words)) is not None:
+            return code[1] in _NO_OBJECT
+        # S3 does not answer 404 to the deletion of a key that it does not have.
+        return not (self._is_s3 and doing == "deleting")
 
 
 class _Source:
@@ -237,6 +277,24 @@ class _Source:
             raise
 
 
-def _reason(error: Exception) -> str:
-    """The message of the library in a line; it appends a page of its own structures."""
-    return " ".join(str(error).partition("\n\nDebug source")[0].split())[:_REASON_MAX]
+def _line(error: BaseException, key: str = "") -> str:
+    """The message of the library in a line; it appends a page of its own structures. Without the key, which it repeats:
+    that leaves no room for the answer of the store, and the name of a topic may be a word of an answer."""
+    line = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    return line.replace(key, "...") if key else line
+
+
+def _allows_http() -> bool:
+    return os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on")
+
+
+def _ensure_endpoint() -> None:
+    """The library would panic, or fail with each request. Raises ObjectStoreRefused."""
+    for name in _ENDPOINTS:
+        endpoint = os.environ.get(name, "")
+        if endpoint and not endpoint.startswith(("http://", "https://")):
+            raise ObjectStoreRefused(f"{name} of this process is not a URL: write it as https://HOST:PORT")
+        if endpoint.startswith("http://") and not _allows_http():
+            raise ObjectStoreRefused(
+                f"{name} of this process begins with http://: set AWS_ALLOW_HTTP=true too if the store has no TLS"
+            )
