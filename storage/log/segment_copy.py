@@ -125,8 +125,8 @@ class SegmentCopy:
         if first > self._log_start and (known is None or known < first):
             raise CorruptLog(
                 f"{self._name} is not copied: no producer snapshot is left at offset {first}, where the local log "
-                "begins: open transactions of the remote part are not known; make another replica the leader, and let "
-                "this one be fetched again"
+                "begins, and the open transactions of the remote part are not known without it: move this replica to "
+                "another node (tidelog partition reassign), which takes them from the object store"
             )
         replay(state, self._before, first if known is None else known, self.end_offset)
         return encode_snapshot(each.to_snapshot() for each in state.active_producers())

@@ -161,6 +161,38 @@ async def test_a_reassignment_to_another_node_sends_only_what_is_local(tmp_path:
         assert await consumed(nodes, RECORDS) == list(range(RECORDS))
 
 
+@pytest.mark.deep
+async def test_a_replica_without_producer_snapshots_is_replaced_by_one_that_copies_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: what the runbook says of `no producer snapshot is left`. Method: the only replica loses its snapshots while
+    the store is away, and is moved to the other node. Passed: it copies nothing more and says what to do, and the other
+    node copies on and has all records. Takes longer than 10 s: a failed copy waits, and so does the new replica."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, 2, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+            await produce(nodes, 0, 12)
+            await nodes.wait_until(all_left(nodes, 12))
+            store.fail("put", times=1_000)
+            await produce(nodes, 12, 12)
+            old = leader(nodes)
+            for each in Path(old.log.path).glob("*.snapshot"):
+                each.unlink()
+            store.recover()
+            await nodes.wait_until(lambda: "no producer snapshot is left" in caplog.text)
+            copied = old.log.copied_end
+            assert copied <= 12
+            assert "partition reassign" in caplog.text
+
+            moved_to = next(number for number in range(2) if number != old.leader_node)
+            await admin.reassign({(TOPIC, 0): [moved_to]})
+            await nodes.wait_until(all_left(nodes, 24))
+            assert leader(nodes).leader_node == moved_to
+            assert leader(nodes).log.copied_end > copied
+        assert await consumed(nodes, 24) == list(range(24))
+
+
 async def test_a_move_to_another_log_directory_copies_only_what_is_local(tmp_path: Path) -> None:
     store = FakeObjectStore()
     async with (
