@@ -37,5 +37,9 @@ class TieringConfig:
     orphan_age_ms: int = setting("remote.log.orphan.min.age.ms", 86_400_000, number(0, INT64_MAX))
     """only objects that were written longer ago are looked at, by the clocks of the store and the node"""
 
+    unreferenced_ms: int = setting("remote.log.unreferenced.retention.ms", 604_800_000, millis(0, INT64_MAX))
+    """how long a leader keeps remote segments of a lost leader epoch, unless `retention.ms` of the topic has expired
+    them (tiering.md, Lost epochs; Kafka: not at all)"""
+
     def __bool__(self) -> bool:
         return bool(self.url)

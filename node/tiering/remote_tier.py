@@ -94,6 +94,8 @@ class TierFigures:
     """Partitions whose last step has failed."""
     missing: int
     """Offsets of led partitions that neither a node nor the tier has."""
+    lost: int = 0
+    """Segments of led partitions that are of a lost leader epoch, and are not deleted yet."""
     read_errors: int = 0
     cached_bytes: int = 0
     cache_hits: int = 0
@@ -180,6 +182,7 @@ class RemoteTier:
             size,
             failing,
             sum(entry.partition.missing for entry in self._entries.values()),
+            lost=sum(entry.partition.lost for entry in self._entries.values()),
             orphans_removed=self.sweep.removed,
             foreign_objects=self.sweep.last.foreign,
             doubtful_objects=len(self.sweep.last.doubtful),

@@ -1,15 +1,17 @@
 """One replica of a partition with a remote tier, in its present role: what is in the tier, and what to do next.
 
-A leader registers its epoch with the coordinator, lists the segments, deletes those of lost epochs, and then copies
-closed segments in order (`step`). A follower lists the segments now and then (`follow`): its local segments may leave
-once they are copied.
+A leader registers its epoch with the coordinator, lists the segments, keeps those of lost epochs for a while,
+and copies closed segments in order (`step`). A follower lists the segments now and then (`follow`): its local segments
+may leave once they are copied.
 
 Invariants:
   1. Nothing is done for a role that has ended: after each wait the role is looked at, before anything is changed.
   2. `Log.copied_end` follows only what the coordinator has as finished and this replica believes.
   3. A copy counts only after its object was read back, and if the log was not truncated meanwhile.
   4. Remote segments are deleted once the log start is behind them, durably.
-  5. Segments that are missing never move the log start, but for a log start with which a leader has deleted: what the
+  5. Segments of a lost epoch are never read, and are deleted only after a hold: an unclean election of an empty replica
+     may be a mistake, and the objects may be the last copy of all records.
+  6. Segments that are missing never move the log start, but for a log start with which a leader has deleted: what the
      coordinator has lost, or not yet restored, stays a gap that readers are told of, until an operator decides.
 Not here: when a step is made and what follows its errors (remote_tier.py), the copy (storage/log/segment_copy.py), the
 decisions (replication/coordination/tiering/).
@@ -38,7 +40,7 @@ from replication.coordination.remote_log_requests import (
     RemoteLogLeader,
     RemoteSegmentsPage,
 )
-from replication.coordination.tiering.remote_log import OffsetGap, RemoteLog, believed
+from replication.coordination.tiering.remote_log import LostSegment, OffsetGap, RemoteLog, believed, refuted
 from storage.files.disk_executor import Executor
 from storage.log.log import Log
 from storage.log.remote_retention import remote_expiry
@@ -113,6 +115,9 @@ class TieredPartition:
         self._leader = RemoteLogLeader(replica.key, replica.leader_epoch, services.me)
         self._remote: RemoteLog | None = None
         self._deleting: list[RemoteSegmentId] = []
+        self._lost: list[LostSegment] = []
+        """Of a leader: held until `_hold_ends`."""
+        self._hold_ends = Millis(0)
         self._log_start_seen = Offset(0)
         self._expired_below = Offset(0)
         """Of a leader: up to here a former leader has deleted the log."""
@@ -160,6 +165,11 @@ class TieredPartition:
         return sum(max(0, gap.end - max(start, gap.start)) for gap in self._gaps)
 
     @property
+    def lost(self) -> int:
+        """Of a leader: the segments of a lost leader epoch that are not deleted yet."""
+        return len(self._lost)
+
+    @property
     def is_idle(self) -> bool:
         """True if a leader that knows the tier has nothing to do: cheap, since it is asked twice a second for each
         partition."""
@@ -185,6 +195,7 @@ class TieredPartition:
         self._deleting += self._remote.advance(self._log_start_seen)
         if self._expired_below > self.log.log_start_offset:
             self._move_log_start(self._expired_below)  # again while the high watermark is below that
+        self._give_up_lost()
         await self._delete()
         waiting = self.waiting()
         if waiting:
@@ -204,14 +215,14 @@ class TieredPartition:
         log, client = self.log, self._services.client
         remote = RemoteLog(self.replica.key, log.local_log_start_offset)
         await client.ensure_topic()
+        self._lost.clear()
         await client.change(BeginRemoteLog(self._leader))
         async for page in client.pages(self.replica.key, None):
-            lost = remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
-            if lost:
-                _log.warning("%s: %d remote segments are of a lost leader epoch: deleted", self, len(lost))
-            self._deleting += lost
+            self._lost += remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
             if page.log_start is not None and _has(log, page.log_start):
                 self._expired_below = page.log_start.start_offset
+        if self._lost and not self._hold_ends:  # else only the list is a new one
+            self._hold()
         if remote.unproven:
             _log.error(
                 "%s: its leader epochs begin at offset %d, %d remote segments below it are kept and not read: make "
@@ -224,6 +235,35 @@ class TieredPartition:
         remote.is_whole = True
         self._publish(remote)
         self._look_for_gaps(remote)
+
+    def _hold(self) -> None:
+        """Keep what is lost for a while."""
+        hold = self._services.client.config.unreferenced_ms
+        self._hold_ends = Millis(self._services.clock.monotonic_ms() + hold)
+        _log.error(
+            "%s: %d remote segments, up to offset %d, are of a leader epoch that an unclean election has lost; this "
+            "log ends at offset %d. They are not read, and are deleted in %d h. If the election was a mistake, make a "
+            "replica the leader before that still has their records, or save their objects",
+            self,
+            len(self._lost),
+            max(each.end_offset for each in self._lost),
+            self.log.log_end_offset,
+            hold // 3_600_000,
+        )
+
+    def _give_up_lost(self) -> None:
+        """Delete what is lost once the hold has ended, or retention by age would have deleted it."""
+        if not self._lost:
+            return
+        config, clock = self.log.config, self._services.clock
+        expired = clock.wall_ms() - config.retention_ms if config.retention_ms >= 0 else 0
+        has_ended = clock.monotonic_ms() >= self._hold_ends
+        kept = [each for each in self._lost if not has_ended and not 0 <= each.max_timestamp < expired]
+        if len(kept) < len(self._lost):
+            _log.warning("%s: %d remote segments of a lost leader epoch are deleted", self, len(self._lost) - len(kept))
+            stay = {each.segment_id for each in kept}
+            self._deleting += (each.segment_id for each in self._lost if each.segment_id not in stay)
+            self._lost = kept
 
     def _publish(self, remote: RemoteLog) -> None:
         self._ensure_current()
@@ -262,6 +302,9 @@ class TieredPartition:
             if segment.state is RemoteSegmentState.COPY_SEGMENT_STARTED:
                 return False
             if is_finished and segment.end_offset > log.high_watermark:
+                # One that an unclean election has lost may begin before others that this log has.
+                if refuted(segment, log.epochs.entries, log.log_start_offset, log.high_watermark):
+                    continue
                 return False
             if is_finished and believed(segment, log.epochs.entries, log.log_start_offset, log.log_end_offset):
                 remote.put(encoded, segment)

@@ -186,7 +186,9 @@ class Machine:
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
             coordinators=coordinators,
-            tiering=TieringConfig() if store is None else TieringConfig(url=store.url, partitions=2),
+            tiering=TieringConfig()
+            if store is None
+            else TieringConfig(url=store.url, partitions=2, unreferenced_ms=60_000),
             maintenance=MaintenanceConfig(
                 reserve_bytes=RESERVES[node_id % len(RESERVES)],
                 scrub_interval_ms=30_000,

@@ -24,6 +24,7 @@ FIRES: dict[str, tuple[str, ...]] = {
     "TidelogRemoteCopiesFail": (f"tidelog_remote_failing_partitions{{{ONE}}} 2+0x480",),
     "TidelogRemoteReadsFail": (f"tidelog_remote_read_errors_total{{{ONE}}} 0+1x480",),
     "TidelogRemoteObjectsDoubtful": (f"tidelog_remote_doubtful_objects{{{ONE}}} 5+0x480",),
+    "TidelogRemoteSegmentsLost": (f"tidelog_remote_lost_segments{{{ONE}}} 3+0x480",),
     "TidelogRemoteSegmentsMissing": (f"tidelog_remote_missing_offsets{{{ONE}}} 7+0x480",),
     "TidelogTwoClusters": (
         'tidelog_cluster_info{cluster_id="x"} 1+0x480',

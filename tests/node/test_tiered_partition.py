@@ -50,6 +50,7 @@ from tidelog.tiering.remote_segment import RemoteSegmentState
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey
 
 TIERED = replace(SMALL, remote_storage=True)
+FOREVER = replace(TIERED, retention_ms=-1)
 IMAGE = image({"orders": 1})
 KEY = PartitionKey(next(iter(IMAGE.topics)), TP.partition)
 STARTED, FINISHED = RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED
@@ -158,6 +159,13 @@ class World:
         """A replica with this log follows from now on."""
         role = FollowerReplica.__new__(FollowerReplica)
         self.replica = SeenReplica(bench.log, HeldDirectory(bench.directory), role=role)
+        return self.new_partition()
+
+    def leading(self, bench: Bench, epoch: int) -> TieredPartition:
+        """A replica with this log leads from now on."""
+        bench.log.advance_high_watermark(bench.log.log_end_offset)
+        self.log, directory = bench.log, HeldDirectory(bench.directory)
+        self.replica = SeenReplica(bench.log, directory, leader_epoch=LeaderEpoch(epoch))
         return self.new_partition()
 
     async def copy_all(self) -> None:
@@ -316,6 +324,46 @@ async def test_a_follower_takes_over_nothing_behind_its_high_watermark() -> None
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     await follow(follower, world.coordinator)
     assert bench.log.copied_end == world.log.copied_end
+
+
+async def test_a_follower_passes_over_what_an_unclean_election_has_lost() -> None:
+    """A segment of the lost epoch reaches behind the end of the log that is there now, and stands in the list before
+    what its leader copies."""
+    world = World()
+    world.partition = world.leading(filled(bench=Bench(replace(FOREVER, segment_bytes=4_000))), epoch=1)
+    await world.copy_all()
+    world.partition = world.leading(filled(40, epoch=2, bench=Bench(FOREVER)), epoch=2)
+    await world.copy_all()
+    bench = filled(40, epoch=2, bench=Bench(FOREVER))
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    await follow(world.following(bench), world.coordinator)
+    assert bench.log.copied_end == world.log.copied_end > 0
+
+
+async def test_history_outlives_the_election_of_an_empty_replica(caplog: pytest.LogCaptureFixture) -> None:
+    """The objects are kept, so that the election can be taken back: then all of them are believed again."""
+    world = World()
+    await world.copy_all()
+    original, copied = world.bench, world.coordinator.states()
+    world.partition = world.leading(Bench(FOREVER), epoch=2)
+    await world.copy_all()
+    assert (world.partition.lost, world.coordinator.states()) == (len(copied), copied)
+    assert "make a replica the leader before that still has their records" in caplog.text
+    world.partition = world.leading(original, epoch=3)
+    await world.copy_all()
+    assert (world.partition.lost, original.log.copied_end) == (0, original.log.active.base_offset)
+
+
+@pytest.mark.parametrize("why", ["the hold has ended", "they have expired"])
+async def test_lost_segments_are_deleted_in_the_end(why: str) -> None:
+    world = World()
+    await world.copy_all()
+    if why == "the hold has ended":
+        world.coordinator.config = TieringConfig(unreferenced_ms=0)
+    config = FOREVER if why == "the hold has ended" else replace(FOREVER, retention_ms=1_000)
+    world.partition = world.leading(Bench(config), epoch=2)
+    await world.copy_all()
+    assert (world.partition.lost, {*world.coordinator.states()}) == (0, {RemoteSegmentState.DELETE_SEGMENT_STARTED})
 
 
 class Manager:

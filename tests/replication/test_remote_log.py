@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.coordination import encoded_segment
-from replication.coordination.encoded_segment import remote_segment
+from replication.coordination.encoded_segment import SegmentHead, remote_segment, segment_head
 from replication.coordination.remote_log_requests import SegmentPlace
-from replication.coordination.tiering.remote_log import RemoteLog, believed
+from replication.coordination.tiering.remote_log import LostSegment, RemoteLog, believed, refuted
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED, encoded
 from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
@@ -54,6 +54,10 @@ def copied(number: int, epochs: list[int], start: int, end: int) -> RemoteSegmen
     )
 
 
+def head_of(segment: RemoteSegment) -> SegmentHead:
+    return segment_head(encoded(segment))
+
+
 @st.composite
 def diverged_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     """The epochs of the records of two logs that share a beginning, and then were led by different nodes."""
@@ -77,6 +81,36 @@ def test_a_segment_is_believed_if_the_log_has_its_records(
     same = all(offset < len(own) and own[offset] == others[offset] for offset in seen)
     history = tuple(each for each in history_of(own) if each.start_offset < len(own))
     assert believed(copied(1, others, start, end), history, Offset(log_start), Offset(len(own))) is same
+
+
+@given(logs=diverged_logs(), data=st.data())
+def test_a_refuted_segment_is_never_believed_later(logs: tuple[list[int], list[int]], data: st.DataObject) -> None:
+    """Of a follower's leader, the log below the high watermark is settled, and goes on in some way behind it."""
+    leaders, others = logs
+    epochs = data.draw(st.sampled_from([leaders, others]))
+    if not epochs:
+        return
+    start = data.draw(st.integers(0, len(epochs) - 1))
+    segment = copied(1, epochs, start, data.draw(st.integers(start + 1, len(epochs))))
+    settled = data.draw(st.integers(0, len(leaders)))
+    log_start = Offset(data.draw(st.integers(0, settled)))
+    is_refuted = refuted(head_of(segment), history_of(leaders[:settled]), log_start, Offset(settled))
+    assert is_refuted is refuted(head_of(segment), history_of(leaders), log_start, Offset(settled)), (
+        "what follows does not count"
+    )
+    if believed(segment, history_of(leaders), log_start, Offset(len(leaders))):
+        assert not is_refuted
+    if settled >= segment.end_offset:
+        assert is_refuted is not believed(segment, history_of(leaders), log_start, Offset(settled))
+
+
+def test_a_lost_segment_behind_the_high_watermark_is_refuted_by_a_later_epoch_before_it() -> None:
+    lost = copied(1, [0] * 10, 6, 10)
+    assert not refuted(head_of(lost), history_of([0] * 4), Offset(0), Offset(4)), "it may still come"
+    assert refuted(head_of(lost), history_of([0] * 3 + [2]), Offset(0), Offset(4))
+    assert not refuted(head_of(lost), history_of([0] * 4 + [2]), Offset(0), Offset(4)), (
+        "this log's end may be lost itself"
+    )
 
 
 def test_a_log_that_grew_after_the_copy_still_believes_it_and_one_that_lost_its_end_does_not() -> None:
@@ -105,7 +139,9 @@ def test_copies_of_a_lost_epoch_are_named_and_not_read() -> None:
     log = RemoteLog(ORDERS, Offset(0))
     own = [0] * 10 + [2] * 10
     fine, lost = copied(1, own, 0, 10), copied(2, [0] * 10 + [1] * 10, 10, 20)
-    assert log.load(map(encoded, [fine, lost]), history_of(own), Offset(0), Offset(20)) == (lost.segment_id,)
+    assert log.load(map(encoded, [fine, lost]), history_of(own), Offset(0), Offset(20)) == (
+        LostSegment(lost.segment_id, Offset(20), lost.max_timestamp),
+    )
     assert (log.segment_with(Offset(9)), log.segment_with(Offset(10))) == (fine, None)
     assert log.copied_end == 10
 
@@ -115,7 +151,9 @@ def test_epochs_that_do_not_reach_back_to_the_log_start_condemn_no_segment_below
     log = RemoteLog(ORDERS, Offset(10))
     below, across, lost = (copied(1, [0] * 20, 0, 8), copied(2, [0] * 20, 8, 12), copied(3, [1] * 20, 12, 20))
     local = [EpochStart(LeaderEpoch(0), Offset(10))]
-    assert log.load(map(encoded, [below, across, lost]), local, Offset(0), Offset(20)) == (lost.segment_id,)
+    assert log.load(map(encoded, [below, across, lost]), local, Offset(0), Offset(20)) == (
+        LostSegment(lost.segment_id, Offset(20), lost.max_timestamp),
+    )
     assert (log.unproven, len(log)) == (2, 0)
 
 

@@ -230,8 +230,9 @@ def follower_knows_fewer_copies(sim: Simulation) -> None:
 
 
 def segments_of_a_lost_epoch(sim: Simulation) -> None:
-    """The leader alone commits and copies what an unclean election then takes away. Its successor deletes these
-    segments, copies its own, and no reader is given the lost records."""
+    """The leader alone commits and copies what an unclean election then takes away. Its successor copies its own
+    segments, and no reader is given the lost records. The lost segments are kept for a while, and then deleted; a
+    follower passes them over, also one that ends behind its high watermark."""
     start(sim, nodes=4, partitions=12, replicas=2, unclean_leader_election_enable="true")
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     leader, other = sim.leader(TOPIC, p), sim.followers(TOPIC, p)[0]
@@ -239,7 +240,8 @@ def segments_of_a_lost_epoch(sim: Simulation) -> None:
     sim.run_until(lambda: end(sim, other, p) == 5, what="both have the first records")
     sim.kill(other)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader}, within=30, what="the leader is alone")
-    fill(sim, "lost ", 6, p)
+    for number in range(20):  # small ones: a segment of theirs reaches further than the next leader's log
+        sim.produce(TOPIC, b"lost %d" % number, partition=p).wait(within=60)
     wait_for_copies(sim, 10, p)
     wait_until_left(sim, 10, p, nodes=(leader,))
     lost = {each.segment_id for each in finished(sim, p) if each.end_offset > 5}
@@ -247,13 +249,50 @@ def segments_of_a_lost_epoch(sim: Simulation) -> None:
     sim.kill(leader)
     sim.restart(other)
     sim.run_until(lambda: leads(sim, other, p), within=60, what="the other one leads")
-    fill(sim, "b", 8, p)
-    wait_for_copies(sim, 12, p)
-    assert lost.isdisjoint(each.segment_id for each in known(sim, p)), "what was lost is not in the tier"
+    fill(sim, "b", 4, p)
     sim.restart(leader)
+    wait_until_left(sim, 8, p)
+    ids = {each.segment_id for each in finished(sim, p)}
+    assert lost < ids, "lost segments are kept for a while"
+    sim.run_until(
+        lambda: lost.isdisjoint(each.segment_id for each in known(sim, p)),
+        within=MINUTES,
+        what="what was lost is not in the tier",
+    )
+    fill(sim, "c", 4, p)
     ends_well(sim, 12, p)
     values = sim.read_committed(TOPIC, p)
     assert not any(value is not None and value.startswith(b"lost") for value in values)
+
+
+def empty_replica_is_elected_by_mistake(sim: Simulation) -> None:
+    """An unclean election makes an empty replica the leader of a long history, which it does not believe. The objects
+    are kept for a while, in which an operator could take the election back, and then deleted."""
+    start(sim, nodes=4, partitions=12, replicas=2, unclean_leader_election_enable="true")
+    p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
+    leader, other = sim.leader(TOPIC, p), sim.followers(TOPIC, p)[0]
+    fill(sim, "a", 7, p)
+    wait_until_left(sim, 6, p)
+    history = {each.segment_id for each in finished(sim, p)}
+    sim.kill(other)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader}, within=30, what="the leader is alone")
+    sim.kill(leader)
+    sim.empty(other)
+    sim.restart(other)
+    sim.run_until(lambda: leads(sim, other, p), within=60, what="the empty one leads")
+    fill(sim, "b", 3, p)
+    sim.run_until(lambda: len(finished(sim, p)) == 4, within=20, what="it copies its own segment")
+    assert history < {each.segment_id for each in finished(sim, p)}, "what was there is kept for a while"
+    sim.restart(leader)
+    wait_until_left(sim, 2, p)
+    assert history < {each.segment_id for each in finished(sim, p)}, "the other's segment leaves both nodes meanwhile"
+    sim.run_until(
+        lambda: history.isdisjoint(each.segment_id for each in known(sim, p)),
+        within=MINUTES,
+        what="what was there is not in the tier",
+    )
+    fill(sim, "c", 4, p)
+    ends_well(sim, 6, p)
 
 
 def aborted_transaction_in_the_tier(sim: Simulation) -> None:
@@ -288,5 +327,6 @@ ALL = (
     deletion_known_to_the_leader_alone,
     follower_knows_fewer_copies,
     segments_of_a_lost_epoch,
+    empty_replica_is_elected_by_mistake,
     aborted_transaction_in_the_tier,
 )

@@ -55,6 +55,27 @@ def believed(
     return True
 
 
+def refuted(segment: SegmentHead, history: Sequence[EpochStart], log_start: Offset, settled: Offset) -> bool:
+    """True if a log with this history never gets the records of the segment, not even from its leader later. settled:
+    below it the log does not change any more, without an unclean election."""
+    known = [each for each in history if each.start_offset < settled]
+    below = [each for each in segment.leader_epochs if each.start_offset < settled]
+    if below:
+        part = segment._replace(end_offset=min(segment.end_offset, settled), leader_epochs=tuple(below))
+        if not believed(part, known, log_start, settled):
+            return True
+    # Epochs never decrease along a log.
+    return bool(known) and any(each.epoch < known[-1].epoch for each in segment.leader_epochs[len(below) :])
+
+
+class LostSegment(NamedTuple):
+    """A finished segment of a lost leader epoch."""
+
+    segment_id: RemoteSegmentId
+    end_offset: Offset
+    max_timestamp: Millis
+
+
 class OffsetGap(NamedTuple):
     """Offsets that no segment has."""
 
@@ -94,9 +115,9 @@ class RemoteLog:
 
     def load(
         self, segments: Iterable[EncodedSegment], history: Sequence[EpochStart], log_start: Offset, log_end: Offset
-    ) -> tuple[RemoteSegmentId, ...]:
+    ) -> tuple[LostSegment, ...]:
         """Take over those segments of a page that are finished and believed. Returns the finished ones that are not:
-        their records are of a lost epoch, and they are to be deleted. The pages come in the order of start offsets.
+        their records are of a lost epoch. The pages come in the order of start offsets.
 
         Segments below the first epoch of a history that does not reach back to the log start are `unproven`: neither
         read nor deleted."""
@@ -112,7 +133,7 @@ class RemoteLog:
                 # Epochs that a damaged file has lost say nothing: to delete these would lose the only copy.
                 self.unproven += 1
             else:
-                lost.append(segment_id_of(encoded))
+                lost.append(LostSegment(segment_id_of(encoded), segment.end_offset, segment.max_timestamp))
         return tuple(lost)
 
     def add(self, segment: RemoteSegment) -> None:

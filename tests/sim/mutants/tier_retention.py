@@ -171,6 +171,16 @@ def segments_of_a_lost_epoch_stay(patch: Patch) -> None:
     patch.setattr(RemoteLog, "load", load_and_keep)
 
 
+def lost_segments_are_not_held(patch: Patch) -> None:
+    """Segments that a leader does not believe are deleted at once."""
+    patch.setattr(TieredPartition, "_hold", lambda *_: None)
+
+
+def a_follower_stops_at_a_lost_segment(patch: Patch) -> None:
+    """A follower waits for its high watermark to pass a segment that it never gets."""
+    patch.setattr(tiered_partition, "refuted", lambda *_: False)
+
+
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +276,11 @@ MUTANTS: Final = (
         stories.segments_of_a_lost_epoch,
         "what was lost is not in the tier",
     ),
+    Mutant(lost_segments_are_not_held, EPOCHS, stories.segments_of_a_lost_epoch, "lost segments are kept"),
+    Mutant(
+        lost_segments_are_not_held, EPOCHS, stories.empty_replica_is_elected_by_mistake, "is kept for a while|copies"
+    ),
+    Mutant(a_follower_stops_at_a_lost_segment, EPOCHS, stories.segments_of_a_lost_epoch, "lost segments are kept"),
     Mutant(
         transactions_that_go_on_are_not_looked_for,
         TRANSACTIONS,
