@@ -213,7 +213,7 @@ class Consumer(GroupReader):
         """Return no records of these partitions until `resume`; they stay assigned. A partition that is given up and
         assigned again is not paused."""
         for cursor in [self._cursor(partition) for partition in topic_partitions(partitions)]:
-            cursor.is_paused = True
+            cursor.is_paused, cursor.failing_since = True, None
 
     def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Return records of these partitions again."""

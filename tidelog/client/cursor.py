@@ -106,6 +106,8 @@ class Cursor:
     """The "out of range" of the leader that another node is to confirm, in the state CONFIRMING."""
     report_ms: Millis | None = None
     """When to log that no other node confirms `denial`; None without a denial."""
+    failing_since: Millis | None = None
+    """Since when fetches have failed, without records or the end of the log between them."""
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
     refused_until: Millis | None = None

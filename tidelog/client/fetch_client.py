@@ -33,6 +33,7 @@ from tidelog.client.fetch_events import (
     PlaceFound,
     Ready,
     ReportDoubt,
+    ReportStall,
     VerifyLeader,
 )
 from tidelog.client.fetch_stream import FetchStream
@@ -135,6 +136,8 @@ class FetchClient(Service):
                         todo.extend(self._core.handle(Failed(effect.topic_partition, effect.number, error, at)))
                 case ReportDoubt():
                     _report(effect)
+                case ReportStall():
+                    _report_stall(effect)
                 case Ready():
                     self._ready.set()
 
@@ -283,4 +286,15 @@ def _report(doubt: ReportDoubt) -> None:
         doubt.denial.message.rstrip("."),
         doubt.cause.message.rstrip("."),
         doubt.node,
+    )
+
+
+def _report_stall(stall: ReportStall) -> None:
+    _log.warning(
+        "%s: nothing was read from offset %d on for %.0f s%s, the fetch is repeated: %s",
+        stall.topic_partition,
+        stall.offset,
+        stall.stalled_ms / 1_000,
+        f", nor from {stall.others} other partitions" if stall.others else "",
+        stall.cause.message,
     )

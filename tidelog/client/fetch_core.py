@@ -45,6 +45,7 @@ from tidelog.client.fetch_events import (
     PlaceFound,
     Ready,
     ReportDoubt,
+    ReportStall,
     Sought,
     Taken,
     VerifyLeader,
@@ -91,6 +92,10 @@ UNCONFIRMED_MS: Final = 30_000
 """If no other node confirms for this long a leader that answers "out of range", that is logged."""
 REPORT_MS: Final = 60_000
 """Interval of further log lines about it."""
+STALLED_MS: Final = 5_000
+"""If the fetches of a partition have failed for this long, that is logged: a failover is over by then."""
+STALLED_AGAIN_MS: Final = 30_000
+"""Interval of further log lines about it, for all partitions: an object store that is away stops many at once."""
 REFUSED_CLIENT_MS: Final = 3_000
 """How long a missing permission is ignored while nothing was read yet: a node may not have applied a new user or
 permission yet."""
@@ -117,6 +122,8 @@ class FetchCore:
         """Nodes that throttle this client, with the time until which their answers may be late."""
         self._rng = rng
         self._numbers = 0
+        self._report_stalls_ms = Millis(0)
+        """Until then no further stalled partition is logged."""
 
     def assign(self, partitions: Iterable[TopicPartition], start: Where) -> None:
         """Replace the assignment; must be followed by TimePassed. Partitions that stay assigned keep their cursor."""
@@ -168,7 +175,7 @@ class FetchCore:
             case Sought(_, offset, leader_epoch, at):
                 self._stop(cursor)
                 cursor.error, cursor.retry_ms, cursor.refused_until = None, at, None
-                cursor.outdated_since = cursor.report_ms = None
+                cursor.outdated_since = cursor.report_ms = cursor.failing_since = None
                 cursor.place(offset, leader_epoch)
                 cursor.checked_epoch = NO_LEADER_EPOCH
             case Taken():
@@ -361,6 +368,9 @@ class FetchCore:
             cursor.ahead, cursor.ahead_epoch = next_offset, epoch
         if not event.batches and cursor.planned is not None and event.readable_end >= cursor.planned.end:
             cursor.ahead = cursor.planned.end  # the rest of the range is an offset gap: there is no record in it
+        if batches or cursor.ahead >= event.readable_end:
+            # An answer without records that are there is no progress: the node did not get them from the object store.
+            cursor.failing_since = None
         if cursor.has_data or cursor.reached_end:
             effects.append(Ready())
 
@@ -381,12 +391,25 @@ class FetchCore:
             self._fail(cursor, error, effects)
         else:
             self._back_off(cursor, at)
+            if request is CursorState.FETCHING:
+                self._report_stall(cursor, error, at, effects)
             hint = error.leader
             if hint is not None and hint.leader_epoch > cursor.leader_epoch:
                 cursor.leader, cursor.leader_epoch = hint.node_id, hint.leader_epoch
                 cursor.retry_ms = at
             elif request is CursorState.SEEKING or not isinstance(error, OffsetNotAvailable):
                 self._look_up_leader(cursor, effects)
+
+    def _report_stall(self, cursor: Cursor, cause: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        """Log, at intervals, why nothing is read. The fetch is repeated, and the program sees no error."""
+        if cursor.failing_since is None:
+            cursor.failing_since = at
+        stalled_ms = at - cursor.failing_since
+        if stalled_ms < STALLED_MS or at < self._report_stalls_ms:
+            return
+        self._report_stalls_ms = Millis(at + STALLED_AGAIN_MS)
+        others = sum(each.failing_since is not None for each in self.cursors.values()) - 1
+        effects.append(ReportStall(cursor.topic_partition, cursor.ahead, stalled_ms, others, cause))
 
     def _doubt(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
         """The leader has answered "out of range". It may be deposed and lack committed records, so query another node

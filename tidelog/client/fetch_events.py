@@ -179,8 +179,23 @@ class ReportDoubt:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportStall:
+    """Log that the fetches of a partition have failed for a while, and are repeated."""
+
+    topic_partition: TopicPartition
+    offset: Offset
+    stalled_ms: int
+    others: int
+    """How many other partitions stall too, each perhaps with another error."""
+    cause: TidelogError
+    """Of the last fetch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Records or an error are available for the user."""
 
 
-Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | VerifyLeader | FetchBatches | ReportDoubt | Ready
+Effect: TypeAlias = (
+    FindLeader | FindPlace | CheckEpoch | VerifyLeader | FetchBatches | ReportDoubt | ReportStall | Ready
+)
