@@ -57,6 +57,13 @@ _METRICS: Final = "metrics.listener"
 _BETWEEN: Final = "inter.broker.listener.name"
 _STORE_URL: Final = "remote.log.storage.url"
 
+_GENERATED: Final = """\
+# Written again at each start of this cluster (tidelog up): changes in this file are lost.
+# Settings of yours: environment variables of that command, such as TIDELOG_LOG_RETENTION_MS=3600000.
+# They count for all of its nodes, at each start that has them (docs/configuration.md).
+"""
+"""Above each configuration."""
+
 _POLL_S: Final = 0.05
 _CREATE_S: Final = 20.0
 """For another controller to take over, on a busy machine."""
@@ -568,7 +575,7 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
         **settings,
     }
     # Strings, numbers, booleans and lists of them have the same form in JSON and TOML.
-    return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.items())
+    return _GENERATED + "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.items())
 
 
 def _known_addresses(config: Path) -> dict[str, Endpoint]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from node.config import parse
 from node.process.local_cluster import ClusterFailed, LocalCluster, LocalNode
 from tidelog.cli import main
 from tidelog.protocol.v1 import admin_pb2, common_pb2
@@ -106,6 +108,24 @@ def test_a_node_without_a_configuration_counts(tmp_path: Path, started: list[int
     nodes[0].config.unlink()
     assert main(["up", "--data", str(tmp_path)]) == 0
     assert started == [3]
+
+
+def test_the_configuration_says_that_it_is_written_again_and_where_settings_go(
+    tmp_path: Path, started: list[int]
+) -> None:
+    """A setting that was added to the file was gone without a word."""
+    assert main(["up", "--data", str(tmp_path), "-n", "1"]) == 0
+    file = tmp_path / "node-0" / "tidelog.toml"
+    written = file.read_text(encoding="utf-8")
+    file.write_text(f'{written}"log.retention.ms" = 7\n', encoding="utf-8")
+    assert main(["up", "--data", str(tmp_path)]) == 0
+    assert started == [1, 1]
+    assert file.read_text(encoding="utf-8") == written, "as it says"
+    said = [line for line in written.splitlines() if line.startswith("#")]
+    assert "changes in this file are lost" in said[0]
+    (variable,) = re.findall(r"(TIDELOG_\w+)=(\d+)", written)
+    read = parse(file.read_text(encoding="utf-8"), dict([variable]), source=str(file), host_name="")
+    assert read.log_config.retention_ms == int(variable[1])
 
 
 def test_a_cluster_without_a_controller_has_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
