@@ -112,6 +112,10 @@ class FakeObjectStore:
             raise RemoteObjectDamaged(f"{key} has no bytes {start} to {start + size - 1}; restore it")
         return data
 
+    def drop_cached(self, key: str) -> None:
+        self._begin(StoreCall("drop_cached", key))()
+        self._object(key)
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         self._begin(StoreCall("list", prefix))()
         for key, data in sorted(self.objects.items()):

@@ -391,6 +391,8 @@ class TieredPartition:
         services.store.put(key, services.pace(builder.parts()))
         written = builder.finished()
         verify_object(services.store, key, written)
+        # The page cache is for local segments: a folder as the store would push them out with what nobody reads soon.
+        services.store.drop_cached(key)
         return written
 
     def _write_manifest(self, topic: str, segment: RemoteSegment) -> None:

@@ -145,6 +145,9 @@ class SimObjectStore:
         )
         return found
 
+    def drop_cached(self, key: str) -> None:
+        """Nothing: it concerns the memory of the machine that calls, and reaches no store."""
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         found: list[StoredObject] = self._call(StoreCall("list", prefix), lambda: [*self.there.list(prefix)])
         return iter(found)

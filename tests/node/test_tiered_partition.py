@@ -194,6 +194,17 @@ async def test_a_leader_copies_its_closed_segments_in_order() -> None:
     assert world.coordinator.states() == [FINISHED] * (len(log.segments) - 1)
 
 
+async def test_a_copy_is_in_the_page_cache_until_it_was_read_back() -> None:
+    """Before that, reading it back would wait for the disk; later, it would take the place of local segments."""
+    world = World()
+    while not world.store.objects:
+        assert await world.partition.step()
+    first = next(iter(world.store.objects))
+    calls = [call.operation for call in world.store.calls if call.key == first]
+    assert (calls[0], calls.count("drop_cached"), calls[-1]) == ("put", 1, "drop_cached")
+    assert "get_range" in calls
+
+
 @pytest.mark.parametrize("known_from", [None, 1])
 async def test_messages_without_leader_epochs_are_not_copied(known_from: int | None) -> None:
     """Of format v0 or v1, in a log that comes from Kafka: the next leader would not believe their segment."""

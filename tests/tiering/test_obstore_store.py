@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from storage.files.file_system import WouldBlock
+from storage.files.os_files import OsFiles
 from storage.log_config import LogConfig
 from testbed.fake_object_store import FakeObjectStore
 from tests.storage.workbench import NOW, Bench, contents
@@ -63,6 +66,9 @@ def check_contract(store: ObjectStore) -> None:
         with pytest.raises(RemoteObjectMissing):
             store.size("a/never")
 
+    store.drop_cached("a/two")
+    assert bytes(store.get_range("a/two", 9 * MIB - 5, 10)) == large[-5:] + large[:5]
+
     for key in ("a/two", "a/two", "none"):
         store.delete(key)
     assert {found.key for found in store.list("a")} == {"a/b/one", "a/b/empty"}
@@ -106,6 +112,25 @@ def test_a_folder_has_the_object_on_the_disk_before_it_counts(tmp_path: Path, mo
     store.put("a/b/one", [b"x"])
     root = tmp_path / "store"
     assert synced == [root / "a/b/one", root / "a/b", root / "a", root, tmp_path]
+
+
+def test_a_folder_gives_up_the_page_cache_of_an_object(tmp_path: Path) -> None:
+    """A read that does not wait tells what is in the page cache. tmpfs is memory itself."""
+    store = open_object_store(f"file://{tmp_path}/store")
+    data = random.Random(1).randbytes(9 * MIB)
+    for key in ("copied", "other"):
+        store.put(key, [data])
+    store.drop_cached("copied")
+    copied, other = (OsFiles().open(f"{tmp_path}/store/{key}", read_only=True) for key in ("copied", "other"))
+    assert other.pread_now(len(data), 0) == data
+    if "tmpfs" not in subprocess.check_output(("stat", "-f", "-c", "%T", tmp_path), text=True):
+        with pytest.raises(WouldBlock):
+            copied.pread_now(len(data), 0)
+    assert bytes(store.get_range("copied", 0, len(data))) == data
+    with pytest.raises(RemoteObjectMissing, match="reading none"):
+        store.drop_cached("none")
+    copied.close()
+    other.close()
 
 
 def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

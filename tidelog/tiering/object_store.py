@@ -51,6 +51,11 @@ class ObjectStore(Protocol):
         if the object ends before."""
         ...
 
+    def drop_cached(self, key: str) -> None:
+        """Give up the memory that this machine's page cache has for an object that is not read soon. Raises
+        RemoteObjectMissing, if it notices."""
+        ...
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """The objects below a folder, in no certain order. prefix: without a slash at its end; "" for all objects."""
         ...

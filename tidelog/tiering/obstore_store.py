@@ -196,6 +196,16 @@ class ObstoreStore:
             )
         return data
 
+    def drop_cached(self, key: str) -> None:
+        if self._folder is None:
+            return
+        with self._errors("reading", key):
+            descriptor = os.open(Path(self._folder, key), os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         with self._errors("listing", prefix or "everything"):
             for batch in self._obs.list(self._store, prefix or None):
