@@ -29,9 +29,13 @@ from tidelog.cli.state_files import read_state
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.job_frame import Job
+from tidelog.tiering.obstore_store import ensure_store_url
 
 OTHER_VARIABLES: Final = frozenset(("TIDELOG_POD_NAME", *ClientVariable))
 """What a node, or `tidelog` in its pod, reads besides the settings."""
+
+STORE_VARIABLES: Final = ("AWS_", "AZURE_", "GOOGLE_")
+"""How the variables begin that the library of object stores reads."""
 
 GRACE_S: Final = 30
 """Kubernetes' terminationGracePeriodSeconds where none is given."""
@@ -67,6 +71,7 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     (container,) = spec["containers"]
     yield from _volumes(stateful, container, objects)
     yield from _variables(container)
+    yield from _variables_from(container, objects)
     yield from _placement(stateful, container, objects)
     yield from _reached_by_name(stateful, objects)
     if stateful["spec"]["serviceName"] not in _names("Service", objects):
@@ -75,13 +80,16 @@ def _nodes(stateful: Mapping[str, Any], objects: Objects) -> Iterator[str]:
     if text is None:
         yield f"--config {container['args'][-1]}: no ConfigMap is mounted with that file"
         return
+    from_maps = variables_of_maps(container, objects)
     try:
         configs = [
-            parse(text, variables, source="tidelog.toml", host_name=variables["TIDELOG_POD_NAME"])
+            parse(text, {**from_maps, **variables}, source="tidelog.toml", host_name=variables["TIDELOG_POD_NAME"])
             for variables in (
                 manifest.environment(stateful, ordinal) for ordinal in range(stateful["spec"]["replicas"])
             )
         ]
+        if url := configs[0].tiering.url:
+            ensure_store_url(url)
     except InvalidConfig as error:
         yield error.message
         return
@@ -219,6 +227,25 @@ def _variables(container: Mapping[str, Any]) -> Iterator[str]:
         for missing in sorted(set(re.findall(r"\$\((\w+)\)", value)) - defined):
             yield f"variable {name}: $({missing}) is not set before it"
         defined.add(name)
+
+
+def variables_of_maps(container: Mapping[str, Any], objects: Objects) -> dict[str, str]:
+    """The variables that a container has from whole ConfigMaps; what `env` sets besides wins over them."""
+    maps = [each["configMapRef"]["name"] for each in container.get("envFrom", ()) if "configMapRef" in each]
+    found = _names("ConfigMap", objects)
+    return {name: value for each in maps for name, value in found.get(each, {}).get("data", {}).items()}
+
+
+def _variables_from(container: Mapping[str, Any], objects: Objects) -> Iterator[str]:
+    for each in container.get("envFrom", ()):
+        if (name := each.get("configMapRef", {}).get("name")) is not None and name not in _names("ConfigMap", objects):
+            yield f"envFrom: there is no ConfigMap {name}"
+        if not each.get("secretRef", {"optional": True}).get("optional", False):
+            yield f"envFrom: without the Secret {each['secretRef']['name']}, which is not optional, no pod starts"
+    known = {each.variable for each in SETTINGS.values()}
+    for name in sorted(variables_of_maps(container, objects)):
+        if name not in known and not name.startswith(STORE_VARIABLES):
+            yield f"variable {name} of a ConfigMap: nothing reads it"
 
 
 def _ports(container: Mapping[str, Any], config: NodeConfig) -> Iterator[str]:

@@ -45,7 +45,7 @@ RUN_BY = {
 }
 """For each command of the runbook the file of tests/k8s that runs it, and how it does."""
 NOT_RUN = {"kubectl -n tidelog edit pvc data-tidelog-0": "an editor, and a storage class whose volumes can grow"}
-SECRETS = {"tidelog-tls", "tidelog-passwords"}
+SECRETS = {"tidelog-tls", "tidelog-passwords", "tidelog-object-store"}
 """What an operator makes."""
 
 

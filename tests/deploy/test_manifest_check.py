@@ -79,6 +79,12 @@ class Broken:
         (found,) = (each for each in self.node["env"] if each["name"] == name)
         return found  # type: ignore[no-any-return]
 
+    @property
+    def store(self) -> dict[str, str]:
+        """The variables of the remote tier."""
+        (found,) = (each for each in self.objects if each["metadata"]["name"].startswith("tidelog-remote-tier"))
+        return found["data"]  # type: ignore[no-any-return]
+
     def probe(self, **handler: Any) -> None:
         self.node["livenessProbe"] = {"periodSeconds": 10, **handler}
 
@@ -94,6 +100,23 @@ def without(container: dict[str, Any] | list[Any], key: Any) -> None:
 
 
 MISTAKES: dict[str, tuple[Break, str]] = {
+    # the object store
+    "a variable of a ConfigMap that nothing reads": (
+        lambda it: it.store.update(TIDELOG_REMOTE_STORAGE_URL="s3://b/p"),
+        "variable TIDELOG_REMOTE_STORAGE_URL of a ConfigMap: nothing reads it",
+    ),
+    "a URL of no store": (
+        lambda it: it.store.update(TIDELOG_REMOTE_LOG_STORAGE_URL="https://b.s3.amazonaws.com"),
+        "is not the URL of an object store",
+    ),
+    "a ConfigMap of variables that is missing": (
+        lambda it: it.node["envFrom"].append({"configMapRef": {"name": "other"}}),
+        "envFrom: there is no ConfigMap other",
+    ),
+    "a Secret without which no pod starts": (
+        lambda it: without(it.node["envFrom"][1]["secretRef"], "optional"),
+        "envFrom: without the Secret tidelog-object-store, which is not optional",
+    ),
     # schemas
     "an unknown field": (
         lambda it: it.pod.update(terminationGraceSeconds=1),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
-from node.config import MEMORY_BYTES, parse
+from node.config import MEMORY_BYTES, NodeConfig, parse
 from node.listener_settings import ListenerProtocol
+from tests.deploy.check import findings
+from tests.deploy.kustomizations import Objects
+from tests.deploy.references import variables_of_maps
 from tests.integration import manifest
 from tidelog.types import Endpoint
 
@@ -292,6 +298,63 @@ def test_clients_outside_find_each_node_by_the_name_that_it_advertises_and_its_c
     everyone = by_name["NetworkPolicy", "tidelog"]["spec"]["ingress"][-1]
     assert "from" not in everyone
     assert ports_of(everyone) == {"kafka-external", "grpc-external"}, "nothing else is open to everyone"
+
+
+@pytest.mark.parametrize("base", [manifest.BASE, manifest.PROD])
+def test_nodes_have_the_store_of_the_remote_tier_with_credentials_from_a_secret_or_their_account(base: Path) -> None:
+    objects = manifest.render(base, manifest.REMOTE_TIER)
+    by_name = {name_of(each): each for each in objects}
+    pod = by_name["StatefulSet", "tidelog"]["spec"]["template"]["spec"]
+    assert config_of(objects).tiering.url == manifest.STORE_URL
+    assert {"secretRef": {"name": "tidelog-object-store", "optional": True}} in pod["containers"][0]["envFrom"]
+    assert ("ServiceAccount", pod["serviceAccountName"]) in by_name
+    assert pod["automountServiceAccountToken"] is False, "a provider's webhook mounts its own token"
+    assert not any("Role" in kind for kind, _ in by_name), "it has no rights"
+    if base == manifest.PROD:
+        assert ports_of(by_name["NetworkPolicy", "tidelog"]["spec"]["egress"][-1]) == {443}
+
+
+def config_of(objects: Objects) -> NodeConfig:
+    """As the first node reads it."""
+    by_name = {name_of(each): each for each in objects}
+    stateful, text = by_name["StatefulSet", "tidelog"], by_name["ConfigMap", "tidelog-config"]["data"]["tidelog.toml"]
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    variables = {**variables_of_maps(container, objects), **manifest.environment(stateful, 0)}
+    return parse(text, variables, source="tidelog.toml", host_name="tidelog-0")
+
+
+def test_the_overlays_for_an_object_store_that_the_documents_show_are_what_they_say(tmp_path: Path) -> None:
+    """Each block alone, and the one for a role and the one for MinIO on top of the first."""
+    text = (manifest.ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+    section = text.partition("### History in an object store")[2].partition("\n### ")[0]
+    first, role, minio = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL))
+    first["resources"] = [os.path.relpath(manifest.PROD, tmp_path.resolve())]
+    first["components"] = [os.path.relpath(manifest.REMOTE_TIER, tmp_path.resolve())]
+
+    objects = overlay(tmp_path / "first", first)
+    assert findings(objects) == []
+    assert config_of(objects).tiering.url == manifest.STORE_URL
+
+    with_role = overlay(tmp_path / "role", {**first, **role})
+    assert findings(with_role) == []
+    (account,) = (each for each in with_role if each["kind"] == "ServiceAccount")
+    assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].startswith("arn:aws:iam::")
+
+    with_minio = overlay(tmp_path / "minio", {**first, **minio})
+    assert findings(with_minio) == []
+    by_name = {name_of(each): each for each in with_minio}
+    (container,) = by_name["StatefulSet", "tidelog"]["spec"]["template"]["spec"]["containers"]
+    variables = variables_of_maps(container, with_minio)
+    endpoint = urlsplit(variables["AWS_ENDPOINT_URL"])
+    assert variables["AWS_ALLOW_HTTP"] == "true"
+    assert ports_of(by_name["NetworkPolicy", "tidelog"]["spec"]["egress"][-1]) == {endpoint.port}
+
+
+def overlay(home: Path, kustomization: dict[str, Any]) -> Objects:
+    home.mkdir()
+    paths = {key: [f"../{each}" for each in kustomization[key]] for key in ("resources", "components")}
+    (home / "kustomization.yaml").write_text(json.dumps({**kustomization, **paths}))
+    return manifest.render(home.resolve())
 
 
 def test_the_operator_of_prometheus_is_given_the_rules_and_dashboards_that_others_load() -> None:

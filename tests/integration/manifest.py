@@ -26,7 +26,9 @@ EXTERNAL = ROOT / "deploy" / "components" / "external"
 APPLY = ROOT / "deploy" / "components" / "apply"
 ARCHIVE = ROOT / "deploy" / "components" / "archive"
 SECOND_VOLUME = ROOT / "deploy" / "components" / "second-volume"
+REMOTE_TIER = ROOT / "deploy" / "components" / "remote-tier"
 MONITORING = ROOT / "deploy" / "monitoring"
+STORE_URL = "s3://your-bucket/production"
 
 
 @cache
@@ -41,10 +43,15 @@ def render(overlay: Path = BASE, *components: Path) -> tuple[dict[str, Any], ...
             }
             # As in docs/deploy.md: the namespace of the overlay does not reach what components add.
             kustomization["namespace"] = "tidelog"
+            kustomization["configMapGenerator"] = []
             if APPLY in components:
                 # As in docs/apply.md: the files of the Job come from the overlay.
                 shutil.copy(APPLY / "state.toml", home)
-                kustomization["configMapGenerator"] = [{"name": "tidelog-apply", "files": ["state.toml"]}]
+                kustomization["configMapGenerator"] += [{"name": "tidelog-apply", "files": ["state.toml"]}]
+            if REMOTE_TIER in components:
+                # As in docs/deploy.md: the store comes from the overlay.
+                store = [f"TIDELOG_REMOTE_LOG_STORAGE_URL={STORE_URL}", "AWS_REGION=eu-central-1"]
+                kustomization["configMapGenerator"] += [{"name": "tidelog-remote-tier", "literals": store}]
             (home / "kustomization.yaml").write_text(json.dumps(kustomization))
         done = subprocess.run(
             ["kubectl", "kustomize", str(home if components else overlay)],
