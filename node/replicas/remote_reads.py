@@ -8,6 +8,7 @@ Invariants:
      then is in the cache for the next fetch.
   2. For decided records, the aborted transactions of both tiers are listed: a segment tells those that end in it, and
      its producer snapshot which transactions go on behind it.
+  3. A read that ends at the local log goes on there without waiting for a disk on the loop.
 Not here: which segments a replica believes (replication/coordination/tiering/remote_log.py), the readers' positions and
 roles (replica.py), waiting (cold_reads.py), which of them are at the store (store_reads.py).
 """
@@ -24,7 +25,7 @@ from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering.remote_log import RemoteLog
 from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
-from storage.log.cold_read import TransactionsRead
+from storage.log.cold_read import ReadTicket, TransactionsRead
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from storage.producers.aborted_transactions import Unverified
@@ -49,15 +50,16 @@ class RemoteTicket:
     def __init__(
         self, reader: RemoteSegmentReader, offset: Offset, max_bytes: int, up_to: Offset, *, only_decided: bool
     ) -> None:
-        self.offset = offset
+        self.wanted = self.offset = offset
+        """The offset of the fetch, and where its records are read: no batch is left between."""
         self.found: RemoteRead | None = None
         self.error: TidelogError | None = None
         """Of the store."""
         self.aborted: list[AbortedTransaction] = []
         self.undecided_at: Offset | None = None
         """Where to look for the ends of transactions that the segments read so far leave open; None: nowhere."""
-        self.local: TransactionsRead | None = None
-        """Transactions of a local segment that are to be read next."""
+        self.local: ReadTicket | None = None
+        """What of the local log is to be read next."""
         self.waits_on_loop = False
         """That failed: it is repeated on the loop, where errors of the disk are handled."""
         self._reader, self._max_bytes, self._up_to = reader, max_bytes, up_to
@@ -71,6 +73,15 @@ class RemoteTicket:
     def go_on(self, reader: RemoteSegmentReader) -> None:
         """The next run looks for transactions in this segment."""
         self._reader = reader
+
+    def skip_to(self, offset: Offset, reader: RemoteSegmentReader) -> None:
+        """The next run reads from this offset on, in this segment."""
+        self.offset, self.found, self._reader = offset, None, reader
+
+    def take_local(self) -> ReadTicket | None:
+        """What was read of the local log: the caller releases it."""
+        local, self.local = self.local, None
+        return local
 
     def run(self) -> None:
         """Read. Errors wait for the owner."""
@@ -98,7 +109,9 @@ class RemoteTicket:
             self.undecided_at = reader.segment.end_offset
 
     def release(self) -> None:
-        """Nothing to release: what was read is in memory."""
+        """Close what a read of the local log has opened."""
+        if self.local is not None:
+            self.local.release()
 
 
 class RemoteRange(NamedTuple):
@@ -155,7 +168,7 @@ class RemoteReads:
     ) -> LogRead | RemoteTicket:
         """As `Log.try_fetch`, for an offset between the log start and the local log start. Raises RemoteObjectMissing,
         RemoteObjectDamaged, and as the store and the log do."""
-        if ready is None or ready.offset != offset:
+        if ready is None or ready.wanted != offset:
             only_decided = isolation is FetchIsolation.LAST_STABLE_OFFSET
             reader = self.reader(log, _segment_with(log, remote, offset))
             return RemoteTicket(reader, offset, max_bytes, log.end_for(isolation), only_decided=only_decided)
@@ -164,10 +177,11 @@ class RemoteReads:
         found = ready.found
         if found is None:
             return ready
-        if not len(found.records) and found.next_offset > offset:  # no batch is left in the segment
+        if not len(found.records) and found.next_offset > ready.offset:  # no batch is left in the segment
             if found.next_offset >= log.local_log_start_offset:
-                return log.fetch(found.next_offset, max_bytes, isolation)
-            return self.try_read(log, remote, found.next_offset, max_bytes, isolation, None)
+                return _read_on(log, ready, found.next_offset, max_bytes, isolation)
+            ready.skip_to(found.next_offset, self.reader(log, _segment_with(log, remote, found.next_offset)))
+            return ready
         if ready.undecided_at is not None and not self._decide(log, remote, ready, ready.undecided_at):
             return ready
         aborted = tuple(sorted({*ready.aborted}, key=lambda each: each.first_offset))
@@ -207,10 +221,9 @@ class RemoteReads:
 
     def _decide(self, log: Log, remote: RemoteLog, ticket: RemoteTicket, at: Offset) -> bool:
         """Look for the ends of transactions from `at` on. Returns False if the ticket must run again."""
-        if ticket.local is not None:
-            if log.is_current(ticket.local):
-                log.finish_transactions_read(ticket.local)
-            ticket.local = None
+        if (local := ticket.take_local()) is not None:
+            if isinstance(local, TransactionsRead) and log.is_current(local):
+                log.finish_transactions_read(local)
         elif (behind := remote.segment_with(at)) is not None:
             ticket.go_on(self.reader(log, behind))
             return False
@@ -222,6 +235,22 @@ class RemoteReads:
             ticket.local = log.begin_transactions_read(unread.segment)
             return False
         return True
+
+
+def _read_on(
+    log: Log, ticket: RemoteTicket, offset: Offset, max_bytes: int, isolation: FetchIsolation
+) -> LogRead | RemoteTicket:
+    """As `Log.try_fetch`, where the tier ends for a fetch."""
+    local = ticket.take_local()
+    try:
+        read = log.try_fetch(offset, max_bytes, isolation, local, wait=ticket.waits_on_loop)
+    finally:
+        if local is not None:
+            local.release()
+    if isinstance(read, LogRead):
+        return read
+    ticket.local = read
+    return ticket
 
 
 def _segment_with(log: Log, remote: RemoteLog, offset: Offset) -> RemoteSegment:
