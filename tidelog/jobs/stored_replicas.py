@@ -7,6 +7,8 @@ Not here: comparing (replica_comparison.py), one partition (partition_audit.py).
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import Final, Protocol
 
 from tidelog.client.admin import Admin
@@ -52,8 +54,9 @@ class StoredReplicas:
     ) -> None:
         """end: offsets from here on are read from the nodes."""
         self._reader, self._end = reader, end
-        cache = RemoteCache(CACHE_BYTES)
-        self._segments = [RemoteSegmentReader(store, cache, segment_key(topic, each), each) for each in stored.segments]
+        self._store, self._cache, self._topic = store, RemoteCache(CACHE_BYTES), topic
+        self._segments = stored.segments
+        self._in_use: RemoteSegmentReader | None = None
         self._known: dict[NodeId, ReplicaRead] = {}
         """The last answer of each node."""
 
@@ -74,7 +77,7 @@ class StoredReplicas:
         """As `ReplicaReader.read`. The first answer is that of the node: it tells log start and high watermark."""
         known = self._known.get(node)
         while known is not None and known.log_start <= offset < min(self._end, known.high_watermark):
-            segment = next((each for each in self._segments if _has(each, offset)), None)
+            segment = self._reader_at(offset)
             if segment is None:
                 break
             found = await run_beside(lambda: segment.read(offset, FETCH_BYTES, up_to=segment.segment.end_offset))  # noqa: B023 - it ends in this round
@@ -86,9 +89,16 @@ class StoredReplicas:
         )
         return read
 
-
-def _has(reader: RemoteSegmentReader, offset: Offset) -> bool:
-    return reader.segment.start_offset <= offset < reader.segment.end_offset
+    def _reader_at(self, offset: Offset) -> RemoteSegmentReader | None:
+        """The reader of the first segment with this offset; None if none has it. The end offsets grow."""
+        number = bisect_right(self._segments, offset, key=attrgetter("end_offset"))
+        if number == len(self._segments) or self._segments[number].start_offset > offset:
+            return None
+        segment = self._segments[number]
+        if self._in_use is None or self._in_use.segment is not segment:
+            key = segment_key(self._topic, segment)
+            self._in_use = RemoteSegmentReader(self._store, self._cache, key, segment)
+        return self._in_use
 
 
 async def audited_replicas(
