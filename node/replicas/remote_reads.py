@@ -8,7 +8,9 @@ Invariants:
      then is in the cache for the next fetch.
   2. For decided records, the aborted transactions of both tiers are listed: a segment tells those that end in it, and
      its producer snapshot which transactions go on behind it.
-  3. A read that ends at the local log goes on there without waiting for a disk on the loop.
+  3. What a replica knows of the tier may be out of date while it is not whole: then nothing is told as lost, and no
+     transaction as committed, because a segment is not known or gone.
+  4. A read that ends at the local log goes on there without waiting for a disk on the loop.
 Not here: which segments a replica believes (replication/coordination/tiering/remote_log.py), the readers' positions and
 roles (replica.py), waiting (cold_reads.py), which of them are at the store (store_reads.py).
 """
@@ -69,6 +71,11 @@ class RemoteTicket:
     def object_key(self) -> str:
         """The key of the object that the next run reads."""
         return self._reader.key
+
+    @property
+    def segment(self) -> RemoteSegment:
+        """The segment that the next run reads."""
+        return self._reader.segment
 
     def go_on(self, reader: RemoteSegmentReader) -> None:
         """The next run looks for transactions in this segment."""
@@ -172,6 +179,11 @@ class RemoteReads:
             only_decided = isolation is FetchIsolation.LAST_STABLE_OFFSET
             reader = self.reader(log, _segment_with(log, remote, offset))
             return RemoteTicket(reader, offset, max_bytes, log.end_for(isolation), only_decided=only_decided)
+        if isinstance(ready.error, RemoteObjectMissing):
+            if not remote.is_whole:
+                raise _not_known(log, offset) from ready.error
+            if ready.segment not in remote:  # the segments were listed again meanwhile
+                return self.try_read(log, remote, offset, max_bytes, isolation, None)
         if ready.error is not None:
             raise ready.error
         found = ready.found
@@ -227,6 +239,8 @@ class RemoteReads:
         elif (behind := remote.segment_with(at)) is not None:
             ticket.go_on(self.reader(log, behind))
             return False
+        elif at < log.local_log_start_offset and not remote.is_whole:
+            raise _not_known(log, at)  # a transaction that is aborted there would be given as committed
         assert ticket.found is not None, "transactions are looked for behind records"
         start = max(at, log.local_log_start_offset)
         try:
@@ -253,15 +267,19 @@ def _read_on(
     return ticket
 
 
+def _not_known(log: Log, offset: Offset) -> OffsetNotAvailable:
+    return OffsetNotAvailable(
+        f"offset {offset} of {log.topic_partition} is in the remote tier, in no segment that this node knows so far, "
+        "or in one that is gone meanwhile: ask the leader, or try again after a pause"
+    )
+
+
 def _segment_with(log: Log, remote: RemoteLog, offset: Offset) -> RemoteSegment:
     segment = remote.segment_with(offset)
     if segment is not None:
         return segment
-    if not remote.is_whole:
-        raise OffsetNotAvailable(
-            f"offset {offset} of {log.topic_partition} is in the remote tier, in no segment that this node knows so "
-            "far: ask the leader, or try again after a pause"
-        )
+    if not remote.is_whole or offset < remote.expired_below:
+        raise _not_known(log, offset)
     end = remote.gaps(offset, log.local_log_start_offset)[0].end
     raise RemoteObjectMissing(
         f"no remote segment of {log.topic_partition} has the offsets {offset} to {end - 1}, and no node has them: "

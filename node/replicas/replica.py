@@ -101,7 +101,10 @@ class Replica:
         self._readers: dict[WaitingFetch, None] = {}
         """The waiting fetches of consumers."""
         self.remote: RemoteLog | None = None
-        """The remote segments that this replica believes in its present role; None: not known yet, or it has none."""
+        """The remote segments that this replica believes; None: not known yet, or it has none. A new leader reads from
+        those that it knew as a follower, until it has listed all of them."""
+        self._remote_of: tuple[Log, int] | None = None
+        """The log that `remote` was compared with, and how often it had been truncated."""
         self._isr: tuple[NodeId, ...] | None = None
         """The in-sync set that was last known; None: none was."""
 
@@ -128,7 +131,9 @@ class Replica:
     def lead(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
         """Become the leader in the epoch of `state`."""
         me, log = self._services.me, self.log
+        known = self._remote_still_believed()
         self._end_role("this node became the leader in a newer epoch", me, state.leader_epoch)
+        self.remote = known
         self._count_isr_change(state, leads=True)
         self.used_in = state.leader_epoch
         try:
@@ -229,6 +234,19 @@ class Replica:
         if role is not None:
             self._services.schedule.watch(self)
 
+    def read_from(self, remote: RemoteLog) -> None:
+        """Read the remote part of the log, as it is now, from these segments."""
+        self.remote, self._remote_of = remote, (self.log, self.log.truncations)
+
+    def _remote_still_believed(self) -> RemoteLog | None:
+        """The remote segments that a new leader reads from until it has listed all: its own log decides which ones have
+        its records. After a truncation it would read those of a lost epoch."""
+        log, known = self.log, self.remote
+        if known is None or log.truncation is not None or self._remote_of != (log, log.truncations):
+            return None
+        known.is_whole = False  # others may have been added and deleted
+        return known
+
     def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
         """Apply a change of the partition within the leader epoch, or of the nodes of its replicas."""
         self._count_isr_change(state, leads=isinstance(self.role, LeaderReplica))
@@ -301,7 +319,7 @@ class Replica:
         log = self.log
         offset = log.local_log_start_offset
         if place == LATEST_TIERED:
-            if log.config.remote_storage and self.remote is None:
+            if log.config.remote_storage and (self.remote is None or not self.remote.is_whole):
                 raise self._tier_unknown(log.log_start_offset)
             if log.copied_end <= log.log_start_offset:
                 return Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH
@@ -316,7 +334,7 @@ class Replica:
         leader, log, reads = self.leading_in(leader_epoch), self.log, self._services.remote_reads
         if log.local_log_start_offset <= log.log_start_offset or (timestamp < 0 and timestamp != MAX_TIMESTAMP):
             return None
-        if reads is None or self.remote is None:
+        if reads is None or self.remote is None or not self.remote.is_whole:
             raise self._tier_unknown(log.log_start_offset)
         up_to = min(log.local_log_start_offset, leader.committed_end(), log.end_for(isolation))
         if timestamp == MAX_TIMESTAMP:
@@ -336,7 +354,7 @@ class Replica:
         reads = self._services.remote_reads
         if not self.log.config.remote_storage:
             return RemoteRange((), end, "")
-        if reads is None or self.remote is None:
+        if reads is None or self.remote is None or not self.remote.is_whole:
             raise self._tier_unknown(start)
         return RemoteRange(*self.remote.covering(start, end, most), reads.url)
 

@@ -217,7 +217,11 @@ class TieredPartition:
         await client.ensure_topic()
         self._lost.clear()
         await client.change(BeginRemoteLog(self._leader))
+        self._ensure_current()
+        if self.replica.remote is None:
+            self.replica.read_from(remote)  # what is listed is read while the rest is listed
         async for page in client.pages(self.replica.key, None):
+            self._ensure_current()
             self._lost += remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
             if page.log_start is not None and _has(log, page.log_start):
                 self._expired_below = page.log_start.start_offset
@@ -232,7 +236,7 @@ class TieredPartition:
                 remote.unproven,
             )
         self._deleting += remote.advance(log.log_start_offset)
-        remote.is_whole = True
+        remote.is_whole, remote.expired_below = True, self._expired_below
         self._publish(remote)
         self._look_for_gaps(remote)
 
@@ -267,7 +271,8 @@ class TieredPartition:
 
     def _publish(self, remote: RemoteLog) -> None:
         self._ensure_current()
-        self._remote = self.replica.remote = remote
+        self._remote = remote
+        self.replica.read_from(remote)
         self.log.copied_end = remote.copied_end
 
     def next_list(self) -> ListRemoteSegments:

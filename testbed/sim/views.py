@@ -127,7 +127,9 @@ def knows_tier(node: Node, key: PartitionKey) -> bool:
     """Whether a replica can read all of its log: what is in the remote tier only, too."""
     part = None if node.replicas is None else node.replicas.registry.by_key.get(key)
     log = None if part is None else part.log
-    return part is None or log is None or log.local_log_start_offset <= log.log_start_offset or part.remote is not None
+    if part is None or log is None or log.local_log_start_offset <= log.log_start_offset:
+        return True
+    return part.remote is not None and (part.leader is None or part.remote.is_whole)
 
 
 def acts(node: Node) -> bool:

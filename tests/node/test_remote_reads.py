@@ -1,13 +1,15 @@
-"""Reads from the store, where the tier ends."""
+"""Reads from the store by a replica that does not know all of the tier, as a new leader, and where the tier ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from node.replicas.remote_reads import RemoteReads, RemoteTicket
+from node.replicas.replica import Replica
 from replication.coordination.tiering.remote_log import RemoteLog
 from storage.files.disk_executor import InlineExecutor
 from storage.isolation import FetchIsolation
@@ -18,9 +20,11 @@ from tests.replication.remote_segments import encoded
 from tests.storage.producer_batches import end, eventful
 from tests.storage.workbench import SMALL, TOPIC_ID, Bench
 from tests.tiering.remote_bench import TOPIC, copy_all
+from tidelog.errors import OffsetNotAvailable
 from tidelog.records import iter_batches
 from tidelog.tiering.remote_cache import RemoteCache
-from tidelog.tiering.remote_segment import RemoteSegment, SectionKind
+from tidelog.tiering.remote_errors import RemoteObjectMissing
+from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, SectionKind
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.tiering.segment_object import SegmentObjectBuilder
 from tidelog.types import Millis, Offset, PartitionIndex, PartitionKey
@@ -85,6 +89,65 @@ class Tier:
         return replace(builder.finished(), state=segment.state)
 
 
+def test_an_object_that_is_gone_is_lost_only_if_all_segments_are_known() -> None:
+    """What a new leader knew as a follower may have been deleted meanwhile: to tell readers that these records are lost
+    would end them, and the log may just start behind."""
+    tier = Tier()
+    second = tier.segments[1]
+    tier.store.lose(segment_key(TOPIC, second))
+    with pytest.raises(OffsetNotAvailable, match="gone meanwhile"):
+        tier.read(tier.known(tier.segments, is_whole=False), second.start_offset)
+    with pytest.raises(RemoteObjectMissing):
+        tier.read(tier.known(tier.segments, is_whole=True), second.start_offset)
+
+
+def test_a_read_of_an_object_that_is_gone_goes_on_with_the_segment_that_took_its_place() -> None:
+    """All segments are listed while the read is at the store."""
+    tier = Tier()
+    first = tier.segments[0]
+    before = replace(first, segment_id=RemoteSegmentId(UUID(int=99)))
+    ticket = tier.reads.try_read(tier.log, tier.known([before], is_whole=False), Offset(0), 10_000, COMMITTED, None)
+    assert isinstance(ticket, RemoteTicket)
+    ticket.run()
+    assert isinstance(ticket.error, RemoteObjectMissing)
+    again = tier.reads.try_read(
+        tier.log, tier.known(tier.segments, is_whole=True), Offset(0), 10_000, COMMITTED, ticket
+    )
+    assert isinstance(again, RemoteTicket)
+    assert again.segment == first
+
+
+def test_what_a_former_leader_has_deleted_is_not_lost() -> None:
+    """The log start of a new leader follows in a moment."""
+    tier = Tier()
+    remote = tier.known(tier.segments[2:], is_whole=True)
+    with pytest.raises(RemoteObjectMissing):
+        tier.read(remote, Offset(0))
+    remote.expired_below = tier.segments[2].start_offset
+    with pytest.raises(OffsetNotAvailable):
+        tier.read(remote, Offset(0))
+
+
+def test_no_transaction_counts_as_committed_because_a_segment_is_not_known() -> None:
+    """A leader lists the segments page by page, and answers reads of those that it has. The marker of an aborted
+    transaction may be in one that it has not."""
+    tier, refused, answered = Tier(), 0, 0
+    for count in range(1, len(tier.segments) + 1):
+        remote = tier.known(tier.segments[:count], is_whole=False)
+        offset = tier.segments[count - 1].start_offset
+        try:
+            found, _ = tier.read(remote, offset, DECIDED)
+        except OffsetNotAvailable:
+            refused += 1
+            continue
+        answered += 1
+        ids = {each.producer_id for each in found.aborted}
+        there = {each for each in tier.aborted if each.first_offset < found.next_offset and each.last_offset >= offset}
+        assert {each.producer_id for each in there} == ids
+    assert refused
+    assert answered
+
+
 @pytest.mark.parametrize("number", [0, -1])
 @pytest.mark.parametrize("isolation", [COMMITTED, DECIDED])
 def test_a_read_passes_the_end_of_a_segment_without_batches(number: int, isolation: FetchIsolation) -> None:
@@ -105,3 +168,17 @@ def test_a_read_passes_the_end_of_a_segment_without_batches(number: int, isolati
     assert len(tickets) > 1
     for each in tickets:
         each.release()
+
+
+def test_a_new_leader_does_not_read_what_it_knew_before_a_truncation() -> None:
+    """Its segments may be of the epoch that was truncated."""
+    tier = Tier()
+    replica = Replica.__new__(Replica)
+    replica.log, replica.remote, replica._remote_of = tier.log, None, None
+    assert replica._remote_still_believed() is None
+    remote = tier.known(tier.segments, is_whole=True)
+    replica.read_from(remote)
+    assert replica._remote_still_believed() is remote
+    assert not remote.is_whole, "others may have been copied and deleted"
+    tier.log.truncate_to(Offset(tier.log.log_end_offset - 1))
+    assert replica._remote_still_believed() is None

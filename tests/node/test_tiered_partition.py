@@ -79,6 +79,10 @@ class SeenReplica:
     remote: RemoteLog | None = None
     role: LeaderReplica | FollowerReplica | None = field(default_factory=lambda: LeaderReplica.__new__(LeaderReplica))
 
+    def read_from(self, remote: RemoteLog) -> None:
+        """As `Replica.read_from`."""
+        self.remote = remote
+
     def end_role(self) -> None:
         """As `Replica._end_role`."""
         self.role, self.remote, self.log.copied_end = None, None, Offset(0)
@@ -130,8 +134,8 @@ class Coordinator:
 class World:
     """A leader with a log of several closed segments."""
 
-    def __init__(self, *, retention_bytes: int = -1) -> None:
-        self.bench = filled(bench=Bench(replace(TIERED, retention_bytes=retention_bytes)))
+    def __init__(self, *, retention_bytes: int = -1, bench: Bench | None = None) -> None:
+        self.bench = bench or filled(bench=Bench(replace(TIERED, retention_bytes=retention_bytes)))
         self.log = self.bench.log
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.bench.directory.write_checkpoints()

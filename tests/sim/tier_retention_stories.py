@@ -17,11 +17,14 @@ from tests.sim.tier_stories import (
     finished,
     is_segment,
     known,
+    leads_quorum,
     led_away_from_its_coordinator,
     start,
     wait_for_copies,
     wait_until_left,
 )
+from tidelog.errors import OffsetNotAvailable
+from tidelog.types import REMOTE_LOG_METADATA_TOPIC
 
 
 def delete_below(sim: Simulation, offset: int, p: int = 0) -> None:
@@ -229,6 +232,71 @@ def follower_knows_fewer_copies(sim: Simulation) -> None:
     assert starts == [0, 2, 4, 6, 8], "each segment once"
 
 
+def apart_from_its_coordinator(sim: Simulation) -> tuple[int, int]:
+    """A partition of two replicas with its coordinator on another node, and its leader."""
+    start(sim, nodes=4, partitions=8, replicas=2)
+    sim.run_until(
+        lambda: sim.image().topic(REMOTE_LOG_METADATA_TOPIC) is not None, within=60, what="leaders have registered"
+    )
+    sim.run_for(3)
+    for state in sim.topic(TOPIC).partitions:
+        p = int(state.partition)
+        if state.leader and coordinator(sim, p) not in state.replicas and not leads_quorum(sim, state.leader):
+            return p, state.leader
+    raise AssertionError("every coordinator has a replica")
+
+
+def new_leader_reads_what_it_knew(sim: Simulation) -> None:
+    """A follower becomes the leader, and the coordinator does not answer its lists: it answers reads of what it knew to
+    be in the store, and no question for which it must know all."""
+    p, leader = apart_from_its_coordinator(sim)
+    fill(sim, "a", 11, p)
+    wait_until_left(sim, 10, p)
+    lists = sim.hold("RemoteLogs.ListRemoteSegments")
+    sim.kill(leader)
+    sim.run_until(
+        lambda: lists.count > 0 and sim.leader(TOPIC, p) not in (leader, -1),
+        within=30,
+        what="the follower leads, and lists what is in the tier",
+    )
+    assert len(sim.read_committed(TOPIC, p)) == 11
+    client = sim.client()
+    asked = client.start(client.newest(TOPIC, p), "asks for the newest record")
+    sim.run_until(asked.done, within=30, what="the question is answered")
+    assert isinstance(asked.exception(), OffsetNotAvailable), "a later segment may have it"
+    lists.release()
+    ends_well(sim, 10, p)
+
+
+def new_leader_knew_segments_that_are_deleted(sim: Simulation) -> None:
+    """The same, after a deletion of records of which the new leader has not learned. It cannot read these records, and
+    tells no reader that they are lost: its log start follows."""
+    p, leader = apart_from_its_coordinator(sim)
+    fill(sim, "a", 11, p)
+    wait_until_left(sim, 10, p)
+    held = sim.hold("Data.FetchStream", source=leader, target=sim.followers(TOPIC, p)[0], part="answer")
+    sim.run_for(0.2)
+    deletion = delete_records(sim, TOPIC, p, 6)
+    sim.run_until(lambda: len(known(sim, p)) == 2, within=5, what="the segments are deleted, and their objects gone")
+    lists = sim.hold("RemoteLogs.ListRemoteSegments")
+    sim.kill(leader)
+    held.let_pass()
+    sim.run_until(
+        lambda: lists.count > 0 and sim.leader(TOPIC, p) not in (leader, -1), within=30, what="the follower leads"
+    )
+    assert sim.start_of(TOPIC, p) == 0, "it does not know of the deletion"
+    client = sim.client()
+    reading = sim.checkers.reading(sim.ledger(TOPIC, p), decided=False, position=0)
+    reads = client.start(client.read_to(TOPIC, p, 11, reading), "reads from the first record on")
+    sim.run_for(3)
+    assert not reads.done(), "it waits"
+    lists.release()
+    sim.run_until(reads.done, within=60, what="it goes on at the new log start")
+    reads.result()
+    sim.run_until(deletion.done, within=60, what="the deletion is answered")
+    ends_well(sim, 10, p)
+
+
 def segments_of_a_lost_epoch(sim: Simulation) -> None:
     """The leader alone commits and copies what an unclean election then takes away. Its successor copies its own
     segments, and no reader is given the lost records. The lost segments are kept for a while, and then deleted; a
@@ -326,6 +394,8 @@ ALL = (
     retention_by_age,
     deletion_known_to_the_leader_alone,
     follower_knows_fewer_copies,
+    new_leader_reads_what_it_knew,
+    new_leader_knew_segments_that_are_deleted,
     segments_of_a_lost_epoch,
     empty_replica_is_elected_by_mistake,
     aborted_transaction_in_the_tier,

@@ -99,7 +99,10 @@ class RemoteLog:
         self.end = local_start
         """Where the last segment ends: behind `copied_end` if there is a gap between."""
         self.is_whole = False
-        """True once every segment is known: an offset that none has is lost. False: it may be copied meanwhile."""
+        """True once every segment is known: an offset that none has is lost. False: it may be copied meanwhile, and
+        segments may be deleted."""
+        self.expired_below = Offset(0)
+        """Up to here a former leader has deleted the log: below it, nothing is lost."""
         self.size = 0
         """Bytes of the record batches in all segments. What is in two of them counts once, by its share of offsets:
         retention would take overlaps, of which each change of the leader can leave one, from the records."""
@@ -108,6 +111,9 @@ class RemoteLog:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def __contains__(self, segment: RemoteSegment) -> bool:
+        return segment.segment_id.bytes in self._table
 
     def __iter__(self) -> Iterator[RemoteSegment]:
         """By start offset."""

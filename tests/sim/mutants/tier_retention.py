@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from node.coordinators.object_remover import ObjectRemover
+from node.replicas.replica import Replica
 from node.runtime.work import run_in
 from node.tiering import tiered_partition
 from node.tiering.tiered_partition import TieredPartition
@@ -181,6 +182,27 @@ def a_follower_stops_at_a_lost_segment(patch: Patch) -> None:
     patch.setattr(tiered_partition, "refuted", lambda *_: False)
 
 
+# --- takeovers --------------------------------------------------------------------------------------------------------
+
+
+def new_leaders_forget_what_they_knew(patch: Patch) -> None:
+    """A new leader reads nothing from the store before it has listed all segments."""
+    patch.setattr(Replica, "_remote_still_believed", lambda _: None)
+
+
+def what_a_follower_knew_counts_as_all(patch: Patch) -> None:
+    """A new leader takes what it knew as a follower for all that is in the tier."""
+
+    def believed_and_whole(self: Any) -> Any:
+        known = believed(self)
+        if known is not None:
+            known.is_whole = True
+        return known
+
+    believed = Replica._remote_still_believed
+    patch.setattr(Replica, "_remote_still_believed", believed_and_whole)
+
+
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +220,7 @@ COORDINATORS: Final = "tier, coordinators"
 COPIES: Final = "tier, copies"
 RETENTION: Final = "tier, retention"
 EPOCHS: Final = "tier, lost epochs"
+TAKEOVERS: Final = "tier, takeovers"
 TRANSACTIONS: Final = "tier, transactions"
 ABORTED: Final = "was given offset 0, of one that is aborted"
 
@@ -281,6 +304,19 @@ MUTANTS: Final = (
         lost_segments_are_not_held, EPOCHS, stories.empty_replica_is_elected_by_mistake, "is kept for a while|copies"
     ),
     Mutant(a_follower_stops_at_a_lost_segment, EPOCHS, stories.segments_of_a_lost_epoch, "lost segments are kept"),
+    Mutant(new_leaders_forget_what_they_knew, TAKEOVERS, stories.new_leader_reads_what_it_knew, "is read"),
+    Mutant(
+        what_a_follower_knew_counts_as_all,
+        TAKEOVERS,
+        stories.new_leader_reads_what_it_knew,
+        "a later segment may have it",
+    ),
+    Mutant(
+        what_a_follower_knew_counts_as_all,
+        TAKEOVERS,
+        stories.new_leader_knew_segments_that_are_deleted,
+        "RemoteObjectMissing|it waits",
+    ),
     Mutant(
         transactions_that_go_on_are_not_looked_for,
         TRANSACTIONS,
