@@ -379,8 +379,9 @@ class TieredPartition:
             self.replica.key.partition,
             copy.start_offset,
             copy.end_offset,
-            # The first one may begin before the segment, or behind its start if the log starts in it.
-            (EpochStart(first.epoch, copy.start_offset), *others),
+            # The first one may begin before the segment. If the log starts in the segment, nothing tells the epochs
+            # before that: claimed for the first one, a leader whose log starts earlier would not believe the segment.
+            (EpochStart(first.epoch, max(first.start_offset, copy.start_offset)), *others),
             copy.max_timestamp,
             copy.size,
             self._leader.leader_epoch,

@@ -43,7 +43,7 @@ from storage.log.log import Log
 from testbed.fake_object_store import FakeObjectStore
 from tests.replication.transaction_world import image
 from tests.storage.filled_logs import filled
-from tests.storage.workbench import NOW, SMALL, TP, Bench
+from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError, UnsupportedForMessageFormat
 from tidelog.tiering.remote_segment import RemoteSegmentState
@@ -300,6 +300,31 @@ async def test_segments_are_deleted_once_the_log_start_is_durably_behind_them() 
     await world.partition.step()
     (deletion,) = [each for each in world.coordinator.requests if isinstance(each, DeleteRemoteSegments)]
     assert deletion.log_start is not None and deletion.log_start.start_offset == start
+
+
+async def test_a_segment_in_which_the_log_starts_is_believed_by_a_leader_whose_log_starts_earlier() -> None:
+    """Records were deleted in the middle of a segment, and of its leader epochs: the leader that copies it does not
+    know the epochs before. The next one has not learned of the deletion."""
+
+    def of_two_epochs() -> Bench:
+        bench = Bench(TIERED)
+        bench.follow(*(stamped(offset, epoch=int(offset >= 5)) for offset in range(60)))
+        bench.commit()
+        return bench
+
+    world = World(bench=of_two_epochs())
+    world.bench.directory.move_log_start(world.log, Offset(7), lambda _error: None)
+    log = world.log
+    assert log.segments[0].base_offset == 0 < log.log_start_offset == 7 < log.segments[1].base_offset
+    await world.copy_all()
+
+    bench = of_two_epochs()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    role = LeaderReplica.__new__(LeaderReplica)
+    world.replica = SeenReplica(bench.log, HeldDirectory(bench.directory), leader_epoch=LeaderEpoch(2), role=role)
+    await world.new_partition().step()
+    assert set(world.coordinator.states()) == {FINISHED}, "it would be deleted, and local segments have left by then"
+    assert bench.log.copied_end == world.log.copied_end
 
 
 async def follow(partition: TieredPartition, coordinator: Coordinator) -> RemoteSegmentsPage:

@@ -418,7 +418,8 @@ def test_requests_that_contradict_themselves_are_refused(coordinator: Coordinato
     for wrong in (
         replace(fine, end_offset=Offset(0)),
         replace(fine, leader_epochs=()),
-        replace(fine, leader_epochs=(EpochStart(LeaderEpoch(3), Offset(1)),)),
+        replace(fine, leader_epochs=(EpochStart(LeaderEpoch(3), Offset(100)),)),
+        replace(fine, start_offset=Offset(1)),
         replace(fine, state=FINISHED),
         replace(fine, copied_in=LeaderEpoch(2)),
         replace(fine, partition=PartitionIndex(1)),

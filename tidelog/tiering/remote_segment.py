@@ -67,7 +67,8 @@ class RemoteSegment:
     end_offset: Offset
     """One past its last record."""
     leader_epochs: tuple[EpochStart, ...]
-    """The epochs of its records: the first begins at `start_offset`."""
+    """The epochs of its records: the first begins at `start_offset`, or where the log of the leader that copied it
+    began."""
     max_timestamp: Millis
     """The largest timestamp of a record; -1 if none has one."""
     log_size: int

@@ -247,7 +247,7 @@ class RemoteLogMachine:
             or segment.copied_in != leader.leader_epoch
             or not 0 <= segment.start_offset < segment.end_offset
             or not segment.leader_epochs
-            or segment.leader_epochs[0].start_offset != segment.start_offset
+            or not segment.start_offset <= segment.leader_epochs[0].start_offset < segment.end_offset
             or segment.state is not _STARTED
         ):
             raise InvalidRequest(f"the leader of {leader.key} begins a copy that contradicts itself: {segment}")

@@ -456,7 +456,7 @@ class RemoteSegment(_message.Message):
     """Kafka's number (KIP-405)"""
     @_builtins.property
     def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.EpochStart]:
-        """of its records; the first begins at start_offset"""
+        """of its records; the first begins at start_offset, or where the log began"""
 
     @_builtins.property
     def sections(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObjectSection]:

@@ -113,7 +113,7 @@ class RemoteLogSegmentValue(Structure):
         self.start_offset: Final = start_offset
         # One past its last record.
         self.end_offset: Final = end_offset
-        # The epochs of its records; the first begins at the start offset.
+        # The epochs of its records; the first begins at the start offset, or where the log began.
         self.leader_epochs: Final = leader_epochs
         # The largest timestamp, -1 without one.
         self.max_timestamp_ms: Final = max_timestamp_ms
