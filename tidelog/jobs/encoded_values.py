@@ -1,8 +1,9 @@
 """Values of a table in Avro and in Protobuf: their schemas as Spark's types, and their fields. Pure.
 
 A value fits if the schema reads it to its last byte. Both encodings name no fields: bytes that another schema wrote may
-fit by chance, so a value that has the id of a schema in front is compared with the id that is expected.
-Sources: Avro's specification 1.12; Protocol Buffers' encoding; the wire format of Confluent's schema registry.
+fit by chance, so a value that has the id of a schema in front is compared with the id that is expected
+(framed_values.py).
+Sources: Avro's specification 1.12; Protocol Buffers' encoding.
 """
 
 from __future__ import annotations
@@ -18,11 +19,6 @@ from tidelog.jobs.fitted_values import FittedValue, ValueReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
-
-REGISTRY_MAGIC: Final = b"\0"
-"""Begins a value that has the id of its schema, a number of 4 bytes, in front."""
-FIRST_MESSAGE: Final = b"\0"
-"""Follows the id in Protobuf: the first message of the schema."""
 
 
 class AvroReader:
@@ -168,6 +164,8 @@ class ProtobufReader:
                 "--include_imports --descriptor_set_out=FILE) and the full name with --message"
             ) from error
         self.schema: StructType = _message_type(descriptor, ())
+        self.descriptor: Any = descriptor
+        """Of the message, as protobuf has it."""
         self._class: Any = message_factory.GetMessageClass(descriptor)
         self._fault: Any = DecodeError
 
@@ -306,21 +304,6 @@ def _spark(name: str) -> DataType:
         types.TimestampNTZType(),
     )
     return next(each for each in kinds if each.simpleString() == name)
-
-
-class FramedReader:
-    """Reads values that have the id of their schema in front."""
-
-    def __init__(self, inner: ValueReader, prefix: bytes) -> None:
-        self.schema = inner.schema
-        self._inner, self._prefix = inner, prefix
-
-    def fit(self, value: bytes) -> FittedValue:
-        """The fields of what follows the id. A value with another id was written by another schema."""
-        if not value.startswith(self._prefix):
-            found = value[: len(self._prefix)].hex()
-            return FittedValue(None, f"it begins with 0x{found}, not with the id of the schema")
-        return self._inner.fit(value[len(self._prefix) :])
 
 
 ENCODED: Final[Mapping[str, Callable[[str], ValueReader]]] = {"avro": AvroReader, "protobuf": ProtobufReader}

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.jobs.encoded_values import ENCODED, FIRST_MESSAGE, REGISTRY_MAGIC, FramedReader
+from tidelog.jobs.encoded_values import ENCODED
 from tidelog.jobs.fitted_values import FittedValue, ValueReader
+from tidelog.jobs.framed_values import framed_reader
 from tidelog.jobs.json_values import ObjectParser, schema_of
 from tidelog.jobs.table_schema import QUARANTINE, VALUE, stored_type, table_columns
 from tidelog.spark.options.query_options import QueryOptions
@@ -54,10 +55,7 @@ READERS: Final[dict[str, Callable[[str], ValueReader]]] = {"json": JsonReader, *
 def value_reader(values: ValueFormat) -> ValueReader:
     """The reader of a format. Raises InvalidConfig for a schema that it cannot read."""
     reader = READERS[values.name](values.schema)
-    if values.schema_id is None:
-        return reader
-    prefix = REGISTRY_MAGIC + values.schema_id.to_bytes(4)
-    return FramedReader(reader, prefix + FIRST_MESSAGE if values.name == "protobuf" else prefix)
+    return reader if values.schema_id is None else framed_reader(reader, values.schema_id)
 
 
 def fit_rows(batch: pa.RecordBatch, reader: ValueReader | None) -> pa.RecordBatch:
