@@ -87,7 +87,9 @@ DIRECTORY: Final = MetricTable[DirectoryLogs](
     Metric(
         "tidelog_directory_pinned_bytes",
         "Size of the logs in the directory whose topics are in a snapshot: retention removes nothing of them",
-        lambda d: sum(log.size for log in list(d.directory.logs.values()) if log.pinned),
+        lambda d: sum(
+            log.size for log in list(d.directory.logs.values()) if log.pinned and not log.config.remote_storage
+        ),
         "grows while free space shrinks: delete snapshots that are not needed (`tidelog snapshot list`)",
     ),
     Metric(

@@ -505,7 +505,7 @@ class LogDirectory:
         if log.front.leaving is not None:
             self._rename(log, log.front.leaving, done)  # a full disk rejected it before
             return
-        # A pinned log loses only what is below its log start already: a snapshot may begin right there.
+        # A pinned log starts where it did: a snapshot may begin right there.
         expired = log.guard(
             "looking for old segments of", lambda: log.front.expired(self.clock.wall_ms(), pinned=log.pinned)
         )

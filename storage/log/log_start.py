@@ -48,8 +48,8 @@ class LogStart:
 
     def expired(self, now: Millis, *, pinned: bool = False) -> tuple[Offset, Callable[[], None]] | None:
         """The segments that `retention.ms`, `retention.bytes` and the log start allow to remove; None if there are
-        none. If all have expired, starts a new segment. pinned: only what is below the log start. Also raises
-        BrokenChain.
+        none. If all have expired, starts a new segment. pinned: only what is below the log start, or is copied to the
+        remote tier. Also raises BrokenChain.
 
         Returns the base offset of the first remaining segment, and a function that makes durable what must remain known
         of the others. It must run before they are removed; on any thread; it raises OSError.
@@ -57,14 +57,16 @@ class LogStart:
         log, segments = self._log, self._segments
         if self.cleaning is not None or self.leaving is not None:
             return None
+        is_tiered = log.config.remote_storage
         count = count_deletable(
             segments.all,
             log.config,
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            limit=min(self._limit(), log.log_start_offset) if pinned else self._limit(),
-            copied_end=log.copied_end if log.config.remote_storage else None,
+            # Copied segments stay part of the log, and readers of a snapshot get them from the remote tier.
+            limit=min(self._limit(), log.log_start_offset) if pinned and not is_tiered else self._limit(),
+            copied_end=log.copied_end if is_tiered else None,
         )
         if count == 0:
             return None
@@ -76,7 +78,7 @@ class LogStart:
         def may_begin_at(base: Offset) -> bool:
             """With a remote tier, records below it are still part of the log, unless it starts there: without a
             snapshot, copies of later segments lack their open transactions, and aborted records count as committed."""
-            return not log.config.remote_storage or base <= log.log_start_offset or base in producers.snapshots
+            return not is_tiered or base <= log.log_start_offset or base in producers.snapshots
 
         while count > 0 and not may_begin_at(segments.all[count].base_offset):
             count -= 1

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from node.tiering import tiered_partition
 from testbed.fake_object_store import FakeObjectStore
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.tiered_nodes import (
@@ -122,6 +123,36 @@ async def test_retention_counts_both_tiers(tmp_path: Path) -> None:
         await nodes.wait_until(lambda: len([key for key in store.objects if key.endswith(".segment")]) <= 7)
         first = log.log_start_offset
         assert await consumed(nodes, 40 - first) == list(range(first, 40))
+
+
+async def test_a_snapshot_keeps_history_in_the_store_until_it_ends_and_nothing_on_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiered_partition, "RETENTION_MS", 50)
+    store = FakeObjectStore()
+
+    def segments() -> int:
+        return sum(key.endswith(".segment") for key in store.objects)
+
+    async with (
+        real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes,
+        Admin(bootstrap(nodes)) as admin,
+    ):
+        configs = {**TIERED, "retention.bytes": "10000", "local.retention.bytes": "10000"}
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=configs)
+        await produce(nodes, 0, 4)
+        await admin.create_topic_snapshot("friday", [TOPIC])
+        await admin.alter_topic(TOPIC, {"local.retention.bytes": "0"})
+        await nodes.wait_until(lambda: leader(nodes).log.pinned)
+        await produce(nodes, 4, 36)
+        await nodes.wait_until(all_left(nodes, 40))
+        log = leader(nodes).log
+        assert (log.log_start_offset, segments()) == (0, log.copied_end // 2), "all that is copied, 30,000 bytes"
+        assert await consumed(nodes, 40) == list(range(40)), "the snapshot's records, and those behind it"
+
+        await admin.delete_topic_snapshot("friday")
+        await nodes.wait_until(lambda: not log.pinned and log.log_start_offset >= 28)
+        await nodes.wait_until(lambda: segments() <= 7)
 
 
 async def restart_without(nodes: RealNodes, first: int, end: int, log_start: EpochStart | None = None) -> None:

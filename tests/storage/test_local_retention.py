@@ -62,6 +62,19 @@ def test_only_copied_segments_leave_the_node() -> None:
     assert bases(bench) == [bench.log.log_end_offset], "a log without new records is empty here, as in Kafka"
 
 
+def test_a_snapshot_of_the_topic_keeps_the_log_and_not_the_copied_segments() -> None:
+    """Its readers get them from the remote tier: a disk need not be large enough for the snapshot."""
+    bench = filled()
+    before = bases(bench)
+    bench.log.pinned, bench.log.copied_end = True, Offset(before[3])
+    drop_expired(bench)
+    assert bases(bench) == before[3:], "what is not copied stays"
+    assert bench.log.log_start_offset == 0, "the log has its records, as the snapshot says"
+    bench.log.config = replace(bench.log.config, remote_storage=False)
+    drop_expired(bench, NOW + 60 * DAY)
+    assert bases(bench) == before[3:], "without a remote tier a snapshot keeps everything on the node"
+
+
 def test_the_log_goes_on_to_start_where_it_did() -> None:
     bench = filled()
     first = bases(bench)[2]
