@@ -121,7 +121,11 @@ DIRECTORY = cast(
     "LogDirectory",
     SimpleNamespace(
         path="/a",
-        logs={1: SimpleNamespace(damage=None, pinned=True, size=700), 2: SimpleNamespace(damage="rot", pinned=False)},
+        logs={
+            1: SimpleNamespace(damage=None, pinned=True, size=700, config=SimpleNamespace(remote_storage=False)),
+            2: SimpleNamespace(damage="rot", pinned=False),
+            3: SimpleNamespace(damage=None, pinned=True, size=9, config=SimpleNamespace(remote_storage=True)),
+        },
         reserve=SimpleNamespace(total=1_000, free=90, required=100, low=True),
         open_segments=range(7),
         missing=(),
@@ -433,6 +437,7 @@ async def test_a_taken_address_is_named() -> None:
 
 
 def test_the_logs_that_snapshots_keep_are_there_to_be_scraped() -> None:
+    """Of a log with a remote tier, what is copied leaves the node all the same."""
     lines = asyncio.run(metrics_text(SOURCES, nothing_else)).decode().splitlines()
     assert [each for each in lines if each.startswith("tidelog_directory_pinned_bytes")] == [
         'tidelog_directory_pinned_bytes{directory="/a"} 700.0'
