@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -9,8 +10,9 @@ from uuid import UUID
 from storage.checkpoints.checkpoint_file import encode_epochs
 from storage.files.file_system import read_file
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.segment.segment import ALL_SUFFIXES, segment_path
-from tests.storage.workbench import TOPIC_ID
+from tests.storage.workbench import NOW, TOPIC_ID, Bench
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState, SectionKind
@@ -52,6 +54,16 @@ def build(log: bytes, pieces: list[int], **others: bytes) -> tuple[RemoteSegment
     builder = SegmentObjectBuilder(segment, [(SectionKind.LOG, parts()), *sections])
     data = b"".join(bytes(part) for part in builder.parts())
     return builder.finished(), data
+
+
+def large() -> Bench:
+    """A closed segment of nine ranges, in batches of 50 KB, and an active one."""
+    bench, rng = Bench(LogConfig(segment_bytes=9 << 20)), random.Random(1)
+    while len(bench.log.segments) < 2:
+        bench.lead(rng.randbytes(50_000), rng.randbytes(10), timestamp=NOW + bench.log.log_end_offset)
+    bench.commit()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    return bench
 
 
 def described(log: Log, number: int, segment_id: int = 1) -> RemoteSegment:

@@ -17,7 +17,7 @@ from testbed.fake_object_store import FakeObjectStore, StoreCall
 from tests.storage.filled_logs import filled
 from tests.storage.producer_batches import eventful
 from tests.storage.workbench import NOW, Bench, batch, contents
-from tests.tiering.remote_bench import TOPIC, build, copy, copy_all, read_all, reader
+from tests.tiering.remote_bench import TOPIC, build, copy, copy_all, large, read_all, reader
 from tidelog.errors import TidelogError
 from tidelog.records.batches import iter_batches
 from tidelog.tiering.remote_cache import Part, RemoteCache
@@ -29,22 +29,11 @@ from tidelog.types import Offset
 
 END = Offset(1 << 60)
 MIB = 1 << 20
-LARGE = LogConfig(segment_bytes=9 * MIB)
 
 
 def readers_of(log: Log, store: FakeObjectStore, cache: RemoteCache | None = None) -> list[RemoteSegmentReader]:
     cache = cache or RemoteCache(64 * MIB)
     return [reader(store, segment, cache) for segment in copy_all(log, store)]
-
-
-def large() -> Bench:
-    """A closed segment of nine ranges, in batches of 50 KB, and an active one."""
-    bench, rng = Bench(LARGE), random.Random(1)
-    while len(bench.log.segments) < 2:
-        bench.lead(rng.randbytes(50_000), rng.randbytes(10), timestamp=NOW + bench.log.log_end_offset)
-    bench.commit()
-    bench.log.advance_high_watermark(bench.log.log_end_offset)
-    return bench
 
 
 @pytest.fixture(scope="module")

@@ -182,7 +182,7 @@ class ObstoreStore:
     def get_range(self, key: str, start: int, size: int) -> Buffer:
         try:
             with self._errors("reading", key):
-                data = memoryview(self._obs.get_range(self._store, key, start=start, length=size))
+                data = memoryview(self._range(key, start, size))
         except ObjectStoreUnavailable as error:
             # A store that does not answer is not asked for the size: that would take as long again.
             if not any(word in error.message for word in _NO_RANGE) or self.size(key) > start:
@@ -205,6 +205,17 @@ class ObstoreStore:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
+
+    def _range(self, key: str, start: int, size: int) -> Buffer:
+        if self._folder is None:
+            data: Buffer = self._obs.get_range(self._store, key, start=start, length=size)
+            return data
+        # The library would clear the memory first, and read on a thread of its own: a third of what a range costs.
+        file = os.open(Path(self._folder, key), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(file, size, start)
+        finally:
+            os.close(file)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         with self._errors("listing", prefix or "everything"):

@@ -93,7 +93,7 @@ class RemoteSegmentReader:
             return RemoteRead(b"", self.segment.end_offset)
         if first.last_offset >= up_to:
             return RemoteRead(b"", offset)
-        size = min(max(max_bytes, first.size), self.segment.log_size - first.position)
+        size = self._size_of_read(first, max_bytes)
         data = self._log(first.position, size)
         _, chained = follow_chain(data, size, first.base_offset, min(up_to, self.segment.end_offset))
         end, next_offset = first.position + chained.position, Offset(chained.next_offset)
@@ -103,6 +103,10 @@ class RemoteSegmentReader:
             end, next_offset = header.end, Offset(header.last_offset + 1)
         self._read_to = next_offset, end
         return RemoteRead(data if end == first.position + size else data[: end - first.position], next_offset)
+
+    def _size_of_read(self, first: BatchHeader, max_bytes: int) -> int:
+        """Bytes of the log that a read takes, from its first batch on."""
+        return min(max(max_bytes, first.size), self.segment.log_size - first.position)
 
     def find_timestamp(self, timestamp: int, start: Offset, up_to: Offset) -> RemoteRecord | None:
         """The first record at or after `timestamp` with start <= offset < up_to; None if there is none in this segment.
@@ -244,22 +248,29 @@ class RemoteSegmentReader:
     def _fetch(self, first: int, last: int) -> dict[int, bytes]:
         """Read ranges from `first` on with one request: up to `last`, and as many behind it as sequential reads will
         need."""
-        end_of_log = -(-self.segment.log_size // CHECKSUM_RANGE_BYTES)
-        until = min(max(first + 1 + self._ahead_of(first), last + 1), first + _RANGES_MAX, end_of_log)
-        start = first * CHECKSUM_RANGE_BYTES
-        size = min(until * CHECKSUM_RANGE_BYTES, self.segment.log_size) - start
-        checksums = self._checksums()
-        data = memoryview(self._store.get_range(self.key, self._log_start + start, size))
+        until = min(max(first + 1 + self._ahead_of(first), last + 1), first + _RANGES_MAX)
         read = {}
-        for index in range(first, until):
-            at = (index - first) * CHECKSUM_RANGE_BYTES
-            piece = bytes(data[at : at + CHECKSUM_RANGE_BYTES])  # a copy: a view would keep the whole answer in memory
-            (due,) = _CRC.unpack_from(checksums, index * _CRC.size)
-            if crc32c(piece) != due:
-                raise self._wrong(start + at, len(piece), crc32c(piece), due)
+        for index, data in enumerate(self._pieces(self._request(first, until, self._checksums())), first):
+            piece = bytes(data)  # a copy: a view would keep the whole answer in memory
             self._cache.put(self._part(index), piece)
             read[index] = piece
         return read
+
+    def _request(self, first: int, until: int, checksums: bytes) -> memoryview:
+        """The ranges from `first` to before `until`, as far as there are some, with one request. They are verified."""
+        start = first * CHECKSUM_RANGE_BYTES
+        size = min(until * CHECKSUM_RANGE_BYTES, self.segment.log_size) - start
+        data = memoryview(self._store.get_range(self.key, self._log_start + start, size))
+        for index, piece in enumerate(self._pieces(data), first):
+            (due,) = _CRC.unpack_from(checksums, index * _CRC.size)
+            crc = crc32c(piece)
+            if crc != due:
+                raise self._wrong(index * CHECKSUM_RANGE_BYTES, len(piece), crc, due)
+        return data
+
+    @staticmethod
+    def _pieces(data: memoryview) -> Iterator[memoryview]:
+        return (data[at : at + CHECKSUM_RANGE_BYTES] for at in range(0, len(data), CHECKSUM_RANGE_BYTES))
 
     def _ahead_of(self, first: int) -> int:
         """How many ranges behind this one a sequential reader will need. The cache tells which reader is one, since a

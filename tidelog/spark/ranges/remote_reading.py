@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from itertools import chain
 from typing import Final, TypeVar
 
 from tidelog.client.read_committed import hide_aborted
@@ -29,7 +30,8 @@ from tidelog.spark.ranges.reading import PLAN_AGAIN
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_errors import ObjectStoreRefused, RemoteObjectDamaged, RemoteObjectMissing
-from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteSegmentReader
+from tidelog.tiering.remote_segment_reader import RemoteRead
+from tidelog.tiering.remote_segment_scan import RemoteSegmentScan
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.types import INT64_MAX, Isolation, Offset
 
@@ -78,12 +80,13 @@ class RemoteRangeReader:
         try:
             while True:
                 found = await reading
-                following = found.next_offset
+                following = found[-1].next_offset
                 if following < wanted.end:
                     reading = self._begin(reader, wanted, following)
                 here = [each for each in aborted if each.last_offset >= offset and each.first_offset < following]
                 starts = [AbortedStart(each.producer_id, each.first_offset) for each in here]
-                for batch in hide_aborted(tuple(iter_batches(found.records)), starts):
+                batches = tuple(chain.from_iterable(iter_batches(each.records) for each in found))
+                for batch in hide_aborted(batches, starts):
                     if decode(batch):
                         yield
                 if following >= wanted.end:
@@ -96,15 +99,17 @@ class RemoteRangeReader:
             if not reading.cancelled():
                 reading.exception()  # was raised above, or matters no more
 
-    def _reader(self, wanted: OffsetRange, source: RemoteSource) -> RemoteSegmentReader:
+    def _reader(self, wanted: OffsetRange, source: RemoteSource) -> RemoteSegmentScan:
         key = segment_key(wanted.topic_partition.topic, source.segment)
-        return RemoteSegmentReader(self._open_store(source.store_url), self._cache, key, source.segment)
+        return RemoteSegmentScan(self._open_store(source.store_url), self._cache, key, source.segment)
 
-    def _begin(self, reader: RemoteSegmentReader, wanted: OffsetRange, offset: Offset) -> asyncio.Task[RemoteRead]:
+    def _begin(
+        self, reader: RemoteSegmentScan, wanted: OffsetRange, offset: Offset
+    ) -> asyncio.Task[Sequence[RemoteRead]]:
         segment = reader.segment
         share = segment.log_size * (wanted.end - offset) // (segment.end_offset - segment.start_offset)
         size = min(self._read_bytes, max(READ_BYTES_MIN, share + share // 8))
-        return asyncio.create_task(self._call(lambda: reader.read(offset, size, up_to=segment.end_offset)))
+        return asyncio.create_task(self._call(lambda: reader.read_some(offset, size, until=wanted.end)))
 
     async def _call(self, call: Callable[[], T]) -> T:
         """Call the store on another thread, again and again while it does not answer."""
@@ -117,7 +122,7 @@ class RemoteRangeReader:
                     raise
                 await retries.pause(error)
 
-    async def _aborted(self, reader: RemoteSegmentReader, wanted: OffsetRange) -> list[AbortedTransaction]:
+    async def _aborted(self, reader: RemoteSegmentScan, wanted: OffsetRange) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range; those that go on behind the segment without their
         end."""
         transactions, is_complete = await self._call(lambda: reader.aborted_transactions(wanted.start, wanted.end))

@@ -15,8 +15,8 @@ from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.obstore_store import open_object_store
 from tidelog.tiering.remote_cache import RemoteCache
 
-CACHE_BYTES: Final = 32 << 20
-"""Of ranges of segments, read ahead, and of their indexes."""
+CACHE_BYTES: Final = 16 << 20
+"""Of the indexes of segments: several tasks may read parts of one."""
 _KEPT: Final[dict[tuple[int, str], ObjectStore]] = {}
 """By process and URL: the threads of a library do not live on in a forked process."""
 _CACHE: Final = RemoteCache(CACHE_BYTES)
