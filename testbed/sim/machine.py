@@ -106,6 +106,13 @@ def _listeners(node_id: int, *, has_kafka: bool) -> tuple[ListenerConfig, ...]:
     return (grpc, kafka) if has_kafka else (grpc,)
 
 
+def _tiering(store: SimObjectStore | None, *, sweeping: bool) -> TieringConfig:
+    if store is None:
+        return TieringConfig()
+    config = TieringConfig(url=store.url, partitions=2, unreferenced_ms=60_000)
+    return replace(config, sweep_ms=4_000, orphan_age_ms=0) if sweeping else config
+
+
 @dataclass(slots=True)
 class _KafkaBoundary(Boundary):
     """The boundary of a listener of Kafka's protocol, whose clients do not see what a defect is: it fails the world."""
@@ -150,8 +157,9 @@ class Machine:
         cleaning: bool = False,
         coordinators: CoordinatorSettings = SCRIPTED,
         store: SimObjectStore | None = None,
+        sweeping: bool = False,
     ) -> None:
-        """store: of the remote tier; None: the node has none."""
+        """store: of the remote tier; None: the node has none. sweeping: see Simulation.start."""
         self.node_id = node_id
         self.name = machine_name(node_id)
         self.disk = self._new_disk()
@@ -186,9 +194,7 @@ class Machine:
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
             coordinators=coordinators,
-            tiering=TieringConfig()
-            if store is None
-            else TieringConfig(url=store.url, partitions=2, unreferenced_ms=60_000),
+            tiering=_tiering(store, sweeping=sweeping),
             maintenance=MaintenanceConfig(
                 reserve_bytes=RESERVES[node_id % len(RESERVES)],
                 scrub_interval_ms=30_000,

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from testbed.fake_object_store import FakeObjectStore, StoreCall
 from testbed.sim import executor
+from testbed.sim.clock import WORLD_BEGAN_MS
 from testbed.sim.executor import Job
 from testbed.sim.loop import MICROS, SimLoop
 from tidelog.errors import TidelogError
@@ -98,7 +99,7 @@ class SimObjectStore:
 
     def __init__(self, loop: SimLoop, rng: random.Random, note: Callable[[str], None]) -> None:
         self._loop, self._rng, self._note = loop, rng, note
-        self.there = FakeObjectStore(URL, clock=lambda: loop.now_us // 1_000)
+        self.there = FakeObjectStore(URL, clock=lambda: WORLD_BEGAN_MS + loop.now_us // 1_000)
         self.pace = StorePace()
         self.was_late: set[str] = set()
         """Keys of objects that were written after their caller had given up, or had ended."""

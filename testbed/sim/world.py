@@ -165,13 +165,14 @@ class Simulation:
         cleaning: bool = False,
         coordinators: CoordinatorSettings = SCRIPTED,
         tiered: bool = False,
+        sweeping: bool = False,
         **configs: str,
     ) -> None:
         """Start a cluster of that many nodes and wait until all are unfenced and the topics are in sync. Each topic
         has up to three replicas. voters: size of the metadata quorum (None: as given to the constructor); with one
         voter the controller stays on node 0. racks: one for each node, or none. cleaning: retention and compaction
         run every second. coordinators: settings of group and transaction coordinators. tiered: the nodes have
-        an object store."""
+        an object store. sweeping: objects without a segment are looked for every few seconds, and none is too young."""
         self.min_insync, self.checkers.remote.store = min_insync, self.store
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -192,6 +193,7 @@ class Simulation:
                 cleaning=cleaning,
                 coordinators=coordinators,
                 store=self.store if tiered else None,
+                sweeping=sweeping,
             )
         for number in self.nodes:
             self.restart(number)

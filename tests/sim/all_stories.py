@@ -37,6 +37,7 @@ from tests.sim import (
     stories,
     tier_retention_stories,
     tier_stories,
+    tier_sweep_stories,
     transaction_stories,
     unclean_reader_stories,
     volume_stories,
@@ -79,5 +80,6 @@ STORIES = [
     *move_queue_stories.ALL,
     *tier_stories.ALL,
     *tier_retention_stories.ALL,
+    *tier_sweep_stories.ALL,
     *snapshot_stories.ALL,
 ]

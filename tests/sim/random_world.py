@@ -350,6 +350,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                 cleaning=plan.tiered
                 or any(topic.cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING) for topic in plan.topics),
                 tiered=plan.tiered,
+                sweeping=plan.tiered,
                 coordinators=SCRIPTED if plan.coordinators is None else _settings(plan.coordinators),
                 replication=EVENS_OUT if plan.rebalances else None,
             )

@@ -27,8 +27,16 @@ MINUTES = 200.0
 """A partition whose copy or removal fails is tried again after a minute at most; a request waits for half of one."""
 
 
-def start(sim: Simulation, *, nodes: int = 3, partitions: int = 1, replicas: int | None = None, **configs: str) -> None:
-    sim.start(nodes=nodes, topics=(), cleaning=True, tiered=True)
+def start(
+    sim: Simulation,
+    *,
+    nodes: int = 3,
+    partitions: int = 1,
+    replicas: int | None = None,
+    sweeping: bool = False,
+    **configs: str,
+) -> None:
+    sim.start(nodes=nodes, topics=(), cleaning=True, tiered=True, sweeping=sweeping)
     sim.create_topic(TOPIC, partitions=partitions, replicas=replicas, configs={**TIERED, **configs})
 
 
@@ -219,10 +227,10 @@ def leader_dies_during_an_upload(sim: Simulation) -> None:
     assert len(sim.checkers.remote.orphans()) == 1
 
 
-def led_away_from_its_coordinator(sim: Simulation) -> tuple[int, int]:
+def led_away_from_its_coordinator(sim: Simulation, retention_bytes: str = "-1") -> tuple[int, int]:
     """A partition whose leader is neither beside its coordinator nor the controller, and that leader. Neither is node
     0."""
-    start(sim, nodes=4, partitions=8)
+    start(sim, nodes=4, partitions=8, retention_bytes=retention_bytes)
     sim.run_until(
         lambda: sim.image().topic(REMOTE_LOG_METADATA_TOPIC) is not None, within=60, what="leaders have registered"
     )

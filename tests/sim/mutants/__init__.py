@@ -52,6 +52,7 @@ from tests.sim.mutants import (
     readers,
     snapshots,
     tier_retention,
+    tier_sweeps,
     tiers,
     transactions,
 )
@@ -691,6 +692,7 @@ MUTANTS: Final = (
     *queues.MUTANTS,
     *tiers.MUTANTS,
     *tier_retention.MUTANTS,
+    *tier_sweeps.MUTANTS,
     *snapshots.MUTANTS,
 )
 
