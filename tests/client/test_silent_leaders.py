@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import Barrier, timeout
 from typing import Any
 
 import pytest
@@ -51,6 +52,26 @@ async def test_offsets_of_other_leaders_are_returned_and_the_reason_is_not_that_
         warned = [each for each in caplog.records if "no answer from the leader of orders-1" in each.getMessage()]
         assert len(warned) == 2, "one for each call, not for each attempt"
         assert {(each.name, each.levelno) for each in warned} == {("tidelog.client", logging.WARNING)}
+
+
+async def test_leaders_are_asked_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes long does not hold up the questions to others. Method: each answers only when all are asked."""
+    call, asked = GrpcTransport.call, Barrier(3)
+
+    async def together(self: GrpcTransport, to: Endpoint, method: Any, request: Any, *, timeout_ms: int) -> Any:
+        if method is methods.DATA_LIST_OFFSETS:
+            async with timeout(20):
+                await asked.wait()
+        return await call(self, to, method, request, timeout_ms=timeout_ms)
+
+    monkeypatch.setattr(GrpcTransport, "call", together)
+    async with memory_cluster(3) as cluster:
+        cluster.create("orders", 3)
+        for number in range(3):
+            cluster.lead("orders", number, number)
+        async with Admin(cluster.bootstrap) as admin:
+            places = [("orders", number) for number in range(3)]
+            assert await admin.list_offsets(places, "latest") == dict.fromkeys(places, 0)
 
 
 async def test_top_shows_what_is_known_and_nothing_for_what_is_not() -> None:
