@@ -25,9 +25,10 @@ from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.streaming.query_identity import group_of
 from tidelog.spark.streaming.source_progress import offsets_behind_latest
 from tidelog.spark.streaming.stream_offsets import parse_offset
+from tidelog.types import PartitionIndex, TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
@@ -164,6 +165,42 @@ def test_a_batch_that_failed_is_repeated_with_the_same_records(
     run.run()
     assert [row[2] for row in run.batches[1]] == [4, 5, 6, 7]
     assert run.rows == consumed(cluster, ("again", 0))
+
+
+def test_the_rows_of_a_small_batch_come_with_its_plan(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """They are those that a batch query reads, and are there as often as the batch is used: also after its records were
+    deleted, which would fail a task that reads them itself."""
+    cluster.create_topic("ahead", 2)
+    with sync.Producer(cluster.bootstrap) as producer:
+        for number in range(6):
+            headers = [("n", b"%d" % number)] if number % 2 else ()
+            producer.send("ahead", b"v%d" % number, key=b"k" if number else None, partition=number % 2, headers=headers)
+    options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "ahead", "includeHeaders": "true"}
+
+    def in_order(frame: DataFrame) -> list[Row]:
+        return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
+
+    expected = in_order(spark.read.format("tidelog").options(**options).load())
+    assert len(expected) == 6
+    found: list[list[Row]] = []
+
+    def use(frame: DataFrame, _: int) -> None:
+        with sync.Admin(cluster.bootstrap) as admin:
+            ends = admin.list_offsets([TopicPartition("ahead", PartitionIndex(index)) for index in range(2)], "latest")
+            admin.delete_records(dict(ends.items()))
+        found.extend(in_order(frame) for _ in range(2))
+
+    frame = spark.readStream.format("tidelog").options(**options, startingOffsets="earliest").load()
+    writer = frame.writeStream.foreachBatch(use).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(60)
+    finally:
+        query.stop()
+    assert found == [expected, expected]
+    assert [each.numInputRows for each in query.recentProgress] == [12]
 
 
 def test_new_partitions_and_topics_are_read_from_their_start(

@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from itertools import takewhile
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -92,32 +93,47 @@ def range_batches(
 async def _batches(
     query: QueryOptions, columns: tuple[str, ...], ranges: Sequence[OffsetRange]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
+    async with NodesOfQuery(query) as nodes, aclosing(read_ranges(query, columns, ranges, nodes)) as batches:
+        async for batch in batches:
+            yield batch
+
+
+async def read_ranges(
+    query: QueryOptions, columns: tuple[str, ...], ranges: Sequence[OffsetRange], nodes: NodesOfQuery
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The records of these ranges, one after the other, on the running loop. Close it. Raises as `range_batches`."""
     builder = ColumnBuilder(columns)
-    async with AsyncExitStack() as stack:
-        nodes = _Nodes(query, stack)
-        history = remote_reader(query, nodes.aborted_behind)
-        for index, one in enumerate(ranges):
-            reader: RemoteRangeReader | RangeReader = history
-            if one.remote is None:
-                reader = await nodes.reader()
-                if index == 0 or ranges[index - 1].remote is not None:
-                    reader.begin(list(takewhile(lambda each: each.remote is None, ranges[index:])))
-            # A reader that is left open would keep its fetches under way on a loop that nothing runs.
-            async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:
-                async for _ in decoded:
-                    for batch in builder.take():
-                        yield batch
+    history = remote_reader(query, nodes.aborted_behind)
+    for index, one in enumerate(ranges):
+        reader: RemoteRangeReader | RangeReader = history
+        if one.remote is None:
+            reader = await nodes.reader()
+            if index == 0 or ranges[index - 1].remote is not None:
+                reader.begin(list(takewhile(lambda each: each.remote is None, ranges[index:])))
+        # A reader that is left open would keep its fetches under way on a loop that nothing runs.
+        async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:
+            async for _ in decoded:
+                for batch in builder.take():
+                    yield batch
     for batch in builder.take():
         yield batch
 
 
-class _Nodes:
-    """The connection of a task to the nodes, opened when it is first needed: history may need none."""
+class NodesOfQuery:
+    """The connection of a task to the nodes, opened when it is first needed: history may need none. Use it inside
+    `async with`."""
 
-    def __init__(self, query: QueryOptions, stack: AsyncExitStack) -> None:
-        """stack: closes the connection."""
-        self._query, self._stack = query, stack
+    def __init__(self, query: QueryOptions) -> None:
+        self._query, self._stack = query, AsyncExitStack()
         self._reader: RangeReader | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
 
     async def reader(self) -> RangeReader:
         if self._reader is None:

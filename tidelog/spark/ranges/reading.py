@@ -79,9 +79,11 @@ class RangeReader(FetchClient):
 
     def begin(self, ranges: Sequence[OffsetRange]) -> None:
         """Fetch these ranges at the same time, of each partition the first one; `read` decodes them one after the
-        other. Their leaders are asked for at once. Short ranges take two round trips together, instead of each."""
+        other. Leaders that are not known are asked for at once. Short ranges take two round trips together, instead of
+        each."""
         for topic in dict.fromkeys(one.topic_partition.topic for one in ranges):
-            self._cluster.request_refresh(topic)
+            if topic not in self._cluster.view.topics:
+                self._cluster.request_refresh(topic)
         for one in ranges:
             if one.topic_partition not in self._core.cursors:
                 self._begun[one.topic_partition] = one, self._add(one)

@@ -59,3 +59,10 @@ async def worker_transport(connection: ConnectionOptions) -> AsyncGenerator[Grpc
     _KEPT[loop] = connection, transport
     if other is not None:  # of a task that ran meanwhile
         await other[1].close()
+
+
+async def close_kept_transport() -> None:
+    """Close the transport that the last task on this loop has left: the loop ends."""
+    kept = _KEPT.pop(asyncio.get_running_loop(), None)
+    if kept is not None:
+        await kept[1].close()

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import datasource_internal
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -40,8 +41,10 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.client.machine import LoopThread
 from tidelog.spark.options.query_options import StreamOptions
+from tidelog.spark.ranges.planning import TaskRanges
 from tidelog.spark.ranges.range_batches import range_batches
-from tidelog.spark.streaming.stream_offsets import parse_offset
+from tidelog.spark.streaming.read_ahead import ReadAhead, Rows
+from tidelog.spark.streaming.stream_offsets import StreamOffset, parse_offset
 from tidelog.spark.streaming.stream_session import StreamSession
 
 
@@ -55,6 +58,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._columns = options, columns
         self._thread: LoopThread | None = None
         self._session: StreamSession | None = None
+        self._read_ahead = ReadAhead(options.query, columns)
+        self._rows: Rows | None = None
+        """Of the batch that was planned last, until Spark takes them."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the query begins, pinned on the cluster before it is returned."""
@@ -91,7 +97,16 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each task of the batch reads."""
         session, thread = self._open()
-        return thread.run(session.plan(parse_offset(start), parse_offset(end)))
+        tasks, self._rows = thread.run(self._planned(session, parse_offset(start), parse_offset(end)))
+        if self._rows is not None:
+            self.__class__ = _ReaderWithRows
+        return tasks
+
+    async def _planned(
+        self, session: StreamSession, start: StreamOffset, end: StreamOffset
+    ) -> tuple[list[TaskRanges], Rows | None]:
+        tasks = await session.plan(start, end)
+        return tasks, await self._read_ahead.take(tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task as Arrow batches; called there."""
@@ -112,7 +127,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[StreamSession, LoopThread]:
         if self._session is None or self._thread is None:
-            thread, session = LoopThread("tidelog stream"), StreamSession(self._options)
+            thread, session = LoopThread("tidelog stream"), StreamSession(self._options, read_ahead=self._read_ahead)
             try:
                 thread.run(session.start())
             except BaseException:
@@ -121,3 +136,18 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             self._thread, self._session = thread, session
         return self._session, self._thread
+
+
+class _ReaderWithRows(TidelogStreamReader):
+    """The reader between a plan whose rows were read ahead and Spark's question for them. Spark asks only its wrapper
+    of simple readers, and calls that differently else: the reader says to be one for this moment."""
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[pa.RecordBatch] | None:  # noqa: ARG002, N802
+        """The rows of the batch that was just planned."""
+        self.__class__ = TidelogStreamReader  # type: ignore[assignment]  # the base again
+        rows, self._rows = self._rows, None
+        return None if rows is None else iter(rows)
+
+
+if hasattr(datasource_internal, "_SimpleStreamReaderWrapper"):  # else tasks read all batches
+    datasource_internal._SimpleStreamReaderWrapper.register(_ReaderWithRows)

@@ -16,13 +16,14 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange, TidelogError
 from tidelog.spark.options.query_options import StreamOptions
 from tidelog.spark.ranges.cluster_snapshot import ClusterSnapshot, selects
-from tidelog.spark.ranges.planning import TaskRanges
+from tidelog.spark.ranges.planning import OffsetRange, TaskRanges
 from tidelog.spark.ranges.read_admin import Doubts
 from tidelog.spark.ranges.resolving import TO_THE_END, planned_tasks, query_bounds
 from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import EMPTY_START, began_empty, group_of, start_digest
 from tidelog.spark.streaming.rate_sharing import TriggerGate
+from tidelog.spark.streaming.read_ahead import ReadAhead
 from tidelog.spark.streaming.stream_cluster import StreamAdmin
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
 from tidelog.spark.streaming.stream_planner import (
@@ -34,20 +35,35 @@ from tidelog.spark.streaming.stream_planner import (
     plan_batch,
     split_start,
 )
-from tidelog.types import EARLIEST, LATEST, NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.types import (
+    EARLIEST,
+    LATEST,
+    NO_LEADER_EPOCH,
+    EpochEnd,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 _log = logging.getLogger("tidelog.spark")
 
 LINEAGE_CHARACTERS: Final = 12
+LOOK_MS: Final = 1_000
+"""How long a query that is behind does not look at the logs again, while what it has seen there fills its batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The batch that this session has chosen last, none of which was lost then, and the logs as they were."""
+    """The batch that this session has chosen last, none of which was lost then."""
 
     start: StreamOffset
     end: StreamOffset
+    ranges: list[OffsetRange]
     states: Mapping[TopicPartition, LogState]
+    """The logs as they were."""
+    seen_at: Millis
 
 
 @dataclass(slots=True)
@@ -61,12 +77,16 @@ class _Extra:
 class StreamSession:
     """One running query. Use it on one event loop; `start` first, `close` last."""
 
-    def __init__(self, options: StreamOptions, clock: Clock | None = None) -> None:
+    def __init__(
+        self, options: StreamOptions, clock: Clock | None = None, *, read_ahead: ReadAhead | None = None
+    ) -> None:
+        """read_ahead: is told of each batch that is chosen."""
         connection = options.query.connection
         self._options, self._query, self._selection = options, options.query, options.query.selection
         self._clock: Clock = clock or MachineClock()
         self._admin = StreamAdmin(connection.bootstrap, **connection.of_client)
         self._gate = TriggerGate(options.limits)
+        self._read_ahead = read_ahead
         self._group: QueryGroup | None = None
         self._cluster_id = ""
         self._initial: StreamOffset | None = None
@@ -103,6 +123,8 @@ class StreamSession:
 
     async def close(self) -> None:
         """Close the connections."""
+        if self._read_ahead is not None:
+            await self._read_ahead.close()
         if self._group is not None:
             await self._group.close()
         await self._admin.close()
@@ -185,7 +207,12 @@ class StreamSession:
             await self._join(start.lineage)
             if begins:
                 await self._pin(start)
-        backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
+        seen_at = self._clock.monotonic_ms()
+        known = self._known_backlog(start, offsets_max, seen_at)
+        if known is not None:
+            backlog, seen_at = known
+        else:
+            backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
         if start != self._initial:
             self._progress.note_progress(start)
         elif self._is_open and backlog.start_losses:
@@ -201,10 +228,31 @@ class StreamSession:
             return start
         if end != start:
             self._gate.note_batch(now)
-            self._chosen = None if backlog.losses else _Chosen(start, end, backlog.states)
+            self._chosen = None
+            if not backlog.losses:
+                await self._note_chosen(start, end, backlog.states, seen_at)
         elif self._target is not None:
             await self._progress.flush()  # the query ends now
         return end
+
+    def _known_backlog(
+        self, start: StreamOffset, offsets_max: int | None, now: Millis
+    ) -> tuple[Backlog, Millis] | None:
+        """What the last look at the logs has left for this batch and when that was; None to look again: too little is
+        left, or it was too long ago. Tasks notice what is lost meanwhile."""
+        chosen = self._chosen
+        if chosen is None or chosen.end != start or offsets_max is None or now - chosen.seen_at >= LOOK_MS:
+            return None
+        backlog = find_backlog(start, chosen.states, target=self._target)
+        return None if backlog.losses or backlog.available < offsets_max else (backlog, chosen.seen_at)
+
+    async def _note_chosen(
+        self, start: StreamOffset, end: StreamOffset, states: Mapping[TopicPartition, LogState], seen_at: Millis
+    ) -> None:
+        asked = {key: replace(state, epoch_end=None) for key, state in states.items()}
+        self._chosen = _Chosen(start, end, plan_batch(start, end, asked, asked).ranges, asked, seen_at)
+        if self._read_ahead is not None and self._query.remote_storage is None:
+            await self._read_ahead.begin(await self._tasks(self._chosen.ranges))
 
     async def plan(self, start: StreamOffset, end: StreamOffset) -> list[TaskRanges]:
         """What each task of a batch reads. A batch that was chosen a moment ago, without a loss, is not compared with
@@ -215,8 +263,7 @@ class StreamSession:
             return []
         chosen = self._chosen
         if chosen is not None and (chosen.start, chosen.end) == (start, end):
-            asked = {key: replace(state, epoch_end=None) for key, state in chosen.states.items()}
-            return await self._tasks(plan_batch(start, end, asked, asked))
+            return await self._tasks(chosen.ranges)
         self._ensure_cluster(start)
         self._ensure_cluster(end)
         await self._join(end.lineage)
@@ -233,7 +280,7 @@ class StreamSession:
         planned = await self._admin.until_confirmed(look)
         self._report(planned.losses)
         self._extra = _Extra(end, planned.extra_skipped)
-        return await self._tasks(planned)
+        return await self._tasks(planned.ranges)
 
     async def _planned(
         self,
@@ -258,8 +305,8 @@ class StreamSession:
         end_states = {key: replace(state, epoch_end=end_epochs.get(key)) for key, state in states.items()}
         return plan_batch(start, end, {**states, **others}, end_states)
 
-    async def _tasks(self, planned: BatchPlan) -> list[TaskRanges]:
-        return await planned_tasks(self._admin, self._query, planned.ranges)
+    async def _tasks(self, ranges: list[OffsetRange]) -> list[TaskRanges]:
+        return await planned_tasks(self._admin, self._query, ranges)
 
     async def processed(self, end: StreamOffset) -> None:
         """Spark has processed everything below `end`: commit it beside the query. Raises ProducerFenced."""
