@@ -212,6 +212,18 @@ class RemoteReads:
             after = SegmentPlace(segment.start_offset, segment.segment_id)
         return None
 
+    async def find_largest(self, log: Log, remote: RemoteLog, at_least: int, up_to: Offset) -> RemoteRecord | None:
+        """The first record with the largest timestamp in the tier, from the log start up to `up_to`; None if that is
+        below `at_least`. Raises as `find_time`."""
+        start = log.log_start_offset
+        largest = max(remote.largest_timestamp(start, up_to), at_least - 1)
+        for segment in remote.reaching_out(start, up_to):
+            # Its largest timestamp may be that of a record below the log start, which no reader gets any more.
+            if segment.max_timestamp > largest:
+                reader = self.reader(log, segment)
+                largest = max(largest, await self.call(reader, partial(reader.largest_timestamp, start, up_to)))
+        return await self.find_time(log, remote, largest, up_to) if largest >= max(at_least, 0) else None
+
     async def call(self, reader: RemoteSegmentReader, work: Callable[[], T]) -> T:
         """Call a method of this reader when it has its turn at the store. Raises as the method does."""
         call = _Call(reader.key, work)

@@ -339,10 +339,10 @@ class Replica:
         up_to = min(log.local_log_start_offset, leader.committed_end(), log.end_for(isolation))
         if timestamp == MAX_TIMESTAMP:
             local = log.largest_timestamp(up_to=min(leader.committed_end(), log.end_for(isolation)))
-            timestamp = self.remote.largest_timestamp
-            if timestamp < 0 or (local is not None and local.timestamp > timestamp):
-                return None
-        found = await reads.find_time(log, self.remote, timestamp, up_to)
+            at_least = NO_TIMESTAMP if local is None else local.timestamp
+            found = await reads.find_largest(log, self.remote, at_least, up_to)
+        else:
+            found = await reads.find_time(log, self.remote, timestamp, up_to)
         self.leading_in(leader_epoch)
         return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
 

@@ -16,6 +16,7 @@ from storage.checkpoints.checkpoint_file import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
+from storage.isolation import FetchIsolation
 from testbed.fake_object_store import FakeObjectStore
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.tiered_nodes import (
@@ -29,8 +30,9 @@ from tests.node.tiered_nodes import (
     of_store,
     produce,
 )
-from tidelog import Admin, TopicPartition
-from tidelog.types import PartitionIndex
+from tidelog import Admin, Producer, TopicPartition
+from tidelog.clock import MachineClock
+from tidelog.types import MAX_TIMESTAMP, PartitionIndex
 
 FIRST = TopicPartition(TOPIC, PartitionIndex(0))
 RECORDS = 12
@@ -117,6 +119,32 @@ async def test_offsets_are_listed_over_both_tiers(tmp_path: Path) -> None:
         await admin.delete_records({FIRST: log.local_log_start_offset})
         assert await at("earliest") == await at("earliest-local") == log.local_log_start_offset
         await nodes.wait_until(lambda: not copies(store))
+
+
+async def test_the_largest_timestamp_is_that_of_a_record_that_readers_get(tmp_path: Path) -> None:
+    """Also where the log starts in a segment whose largest one belongs to a deleted record. Kafka's brokers answer it
+    of the local segments (KAFKA-17552)."""
+    store, now = FakeObjectStore(), MachineClock().wall_ms()
+    stamps = {0: 1, 1: 2, 2: 90, 3: 50, 4: 80, 5: 60}
+    async with one_node(tmp_path, store) as (nodes, admin):
+        async with Producer(bootstrap(nodes), linger_ms=0) as producer:
+            for number in range(RECORDS):
+                stamp = now + stamps.get(number, number)
+                await producer.send(TOPIC, b"." * 900, partition=0, timestamp=stamp)
+        await nodes.wait_until(all_left(nodes, RECORDS))
+        replica = leader(nodes)
+
+        async def largest() -> tuple[int, int] | None:
+            found = await replica.offset_in_tier(MAX_TIMESTAMP, FetchIsolation.HIGH_WATERMARK, replica.leader_epoch)
+            return None if found is None else (found[0], found[1] - now)
+
+        assert await largest() == (2, 90)
+        await admin.delete_records({FIRST: 3})
+        assert await largest() == (4, 80), "that of the segment of offset 3 is deleted"
+        await admin.delete_records({FIRST: 5})
+        assert await largest() == (5, 60), "and here the rest of the segment has the largest one"
+        await admin.delete_records({FIRST: 6})
+        assert await largest() is None, "it is local"
 
 
 async def test_a_leader_that_has_lost_its_checkpoints_reads_from_both_tiers(tmp_path: Path) -> None:

@@ -211,17 +211,33 @@ def test_the_first_segment_with_a_timestamp_is_found_behind_each_place() -> None
     stamps = {0: 50, 10: 20, 20: -1, 30: 70, 40: 60}
     for start, stamp in stamps.items():
         log.add(replace(copied(start, [0] * 60, start, start + 10), max_timestamp=Millis(stamp)))
-    assert log.largest_timestamp == 70
     for timestamp in (0, 20, 55, 60, 70, 71):
         found, after = [], None
         while (segment := log.first_since(Millis(timestamp), after)) is not None:
             found.append(segment.start_offset)
             after = SegmentPlace(segment.start_offset, segment.segment_id)
         assert found == [start for start, stamp in stamps.items() if stamp >= timestamp]
-    log.advance(Offset(35))
-    assert log.largest_timestamp == 70, "its segment has records behind the log start"
-    log.advance(Offset(40))
-    assert log.largest_timestamp == 60
+
+
+@given(
+    ranges=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.integers(-1, 90)), max_size=12),
+    start=st.integers(0, 60),
+    up_to=st.integers(0, 60),
+)
+def test_the_largest_timestamp_is_that_of_segments_without_other_offsets(
+    ranges: list[tuple[int, int, int]], start: int, up_to: int
+) -> None:
+    """The largest one of a segment that begins below the log start may be that of a deleted record."""
+    log = RemoteLog(ORDERS, Offset(0))
+    for number, (first, length, stamp) in enumerate(ranges):
+        log.add(replace(copied(number, [0] * 60, first, first + length), max_timestamp=Millis(stamp)))
+    out = log.reaching_out(Offset(start), Offset(up_to))
+    ids = {each.segment_id for each in out}
+    inside = [each for each in log if start <= each.start_offset and each.end_offset <= up_to]
+    stamps = [each.max_timestamp for each in inside if each.segment_id not in ids]
+    assert log.largest_timestamp(Offset(start), Offset(up_to)) == max(stamps, default=-1)
+    shared = {each.segment_id for each in log if each.start_offset < up_to and each.end_offset > start}
+    assert shared <= ids | {each.segment_id for each in inside}, "none is left out"
 
 
 @given(

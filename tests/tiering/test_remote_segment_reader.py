@@ -213,6 +213,24 @@ def test_a_record_is_found_by_its_time() -> None:
             assert (None if got is None else got[:2]) == (inside[0] if inside else None)
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_largest_timestamp_is_that_of_the_records_between_two_offsets(magic: int) -> None:
+    """Not of the segment: its largest one may be below the log start."""
+    config = LogConfig(segment_bytes=2_000, index_interval_bytes=200, segment_index_bytes=240, magic=magic)
+    bench, rng = Bench(config), random.Random(5)
+    for _ in range(120):
+        bench.lead(b"a", b"b", timestamp=NOW + rng.randrange(1000))
+    bench.commit()
+    stamps = [record for data in contents(bench.log) for found in iter_batches(data) for record in found.records()]
+    for each in readers_of(bench.log, FakeObjectStore()):
+        segment = each.segment
+        for _ in range(60):
+            start, up_to = (Offset(rng.randrange(240)) for _ in range(2))
+            inside = range(max(start, segment.start_offset), min(up_to, segment.end_offset))
+            expected = max((record.timestamp for record in stamps if record.offset in inside), default=-1)
+            assert each.largest_timestamp(start, up_to) == expected
+
+
 def test_aborted_transactions_are_those_of_the_log() -> None:
     bench = eventful_log()
     readers = readers_of(bench.log, FakeObjectStore())

@@ -37,7 +37,7 @@ from tidelog.tiering.remote_cache import Part, RemoteCache
 from tidelog.tiering.remote_errors import RemoteObjectDamaged
 from tidelog.tiering.remote_segment import ObjectSection, RemoteSegment, SectionKind
 from tidelog.tiering.segment_object import CHECKSUM_RANGE_BYTES, damaged, ensure_crc, sections_problem
-from tidelog.types import Buffer, LeaderEpoch, Millis, Offset
+from tidelog.types import NO_TIMESTAMP, Buffer, LeaderEpoch, Millis, Offset
 
 _AHEAD_MAX: Final = 3
 """Ranges of a MiB that a read takes beside the one it needs, if the reads before it were sequential."""
@@ -124,6 +124,23 @@ class RemoteSegmentReader:
                     epoch = header.leader_epoch if header.magic == 2 else self._epoch_of(record.offset)
                     return RemoteRecord(record.offset, record.timestamp, epoch)
         return None
+
+    def largest_timestamp(self, start: Offset, up_to: Offset) -> Millis:
+        """The largest timestamp of the records with start <= offset < up_to; -1 if there is none in this segment. Reads
+        all batches there. Raises as `find_timestamp`."""
+        largest: Millis = NO_TIMESTAMP
+        for header in self._walk(*self._place_for(start)):
+            if header.base_offset >= up_to:
+                break
+            if header.last_offset < start or header.max_timestamp <= largest:
+                continue
+            # The base offset of a message of v0 or v1 is that of the last one in it.
+            if header.magic == 2 and start <= header.base_offset and header.last_offset < up_to:
+                largest = header.max_timestamp
+                continue
+            records = view(self._log(header.position, header.size), header._replace(position=0)).records()
+            largest = max(largest, *(each.timestamp for each in records if start <= each.offset < up_to), NO_TIMESTAMP)
+        return largest
 
     def aborted_transactions(self, start: Offset, end: Offset) -> tuple[tuple[AbortedTransaction, ...], bool]:
         """The aborted transactions with records in [start, end) whose markers are in this segment, and True if no later

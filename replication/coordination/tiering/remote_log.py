@@ -230,7 +230,12 @@ class RemoteLog:
         """The first segment, behind this one, that may have a record at or after a timestamp; None if none has."""
         return self._table.first_since(timestamp, after)
 
-    @property
-    def largest_timestamp(self) -> Millis:
-        """The largest timestamp of all segments; -1 if none has one."""
-        return self._table.largest_timestamp
+    def largest_timestamp(self, start: Offset, up_to: Offset) -> Millis:
+        """The largest timestamp of the segments in [start, up_to), but for those that `reaching_out` returns; -1 if
+        there is none."""
+        return self._table.largest_timestamp(start, up_to)
+
+    def reaching_out(self, start: Offset, up_to: Offset) -> tuple[RemoteSegment, ...]:
+        """The few segments that may have offsets of [start, up_to) and others: their largest timestamp may be one of
+        the others."""
+        return self._table.reaching_out(start, up_to)

@@ -128,10 +128,22 @@ class SegmentTable:
         behind = range(self._behind(after), len(largest))
         return next((self._at(number) for number in behind if largest[number] >= timestamp), None)
 
-    @property
-    def largest_timestamp(self) -> Millis:
-        """The largest timestamp of all segments; -1 if none has one."""
-        return Millis(max(self._largest, default=NO_TIMESTAMP))
+    def largest_timestamp(self, start: Offset, up_to: Offset) -> Millis:
+        """The largest timestamp of the segments in [start, up_to), but for those that `reaching_out` returns; -1 if
+        there is none."""
+        first, last = self._inside(start, up_to)
+        return Millis(max(self._largest[first:last], default=NO_TIMESTAMP))
+
+    def reaching_out(self, start: Offset, up_to: Offset) -> tuple[RemoteSegment, ...]:
+        """The few segments that may have offsets of [start, up_to) and others."""
+        first, last = self._inside(start, up_to)
+        behind = range(max(first, last), bisect_left(self._order, up_to.to_bytes(_OFFSET_BYTES, "big")))
+        return tuple(self._at(number) for number in (*range(first), *behind) if self._ends[number] > start)
+
+    def _inside(self, start: Offset, up_to: Offset) -> tuple[int, int]:
+        """Where the segments begin that begin at `start` or behind it, and where those end of which none, and none
+        before, ends behind `up_to`."""
+        return bisect_left(self._order, start.to_bytes(_OFFSET_BYTES, "big")), bisect_right(self._reach, up_to)
 
     def spans(self) -> Iterator[tuple[Offset, Offset]]:
         """Start and end offset of each segment, in order."""
