@@ -318,10 +318,12 @@ def test_an_environment_that_cannot_work_is_refused_when_the_store_is_opened(
         open_object_store(f"s3://{BUCKET}/prefix")
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ObjectStoreRefused, match="name a folder that this process may make and write to"):
         open_object_store(f"file://{tmp_path}/file")
+    with pytest.raises(ObjectStoreRefused, match="name a folder that this process may read, or mount it"):
+        open_object_store(f"file://{tmp_path}/none", create=False)
 
 
 @pytest.mark.parametrize("word", ["true", "TRUE", "1", "yes", "on"])

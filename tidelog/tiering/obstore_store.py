@@ -119,11 +119,9 @@ class ObstoreStore:
         try:
             self._store = self._opened(url, create=create)
         except Exception as error:
-            step = (
-                "correct the URL, or credentials and options in the environment of this process (docs/tiering.md)"
-                if self._folder is None
-                else "name a folder that this process may make and write to"
-            )
+            step = "correct the URL, or credentials and options in the environment of this process (docs/tiering.md)"
+            if self._folder is not None:
+                step = f"name a folder that this process may {'make and write to' if create else 'read, or mount it'}"
             raise ObjectStoreRefused(f"the object store {url} cannot be opened: {_line(error)}; {step}") from error
 
     def _opened(self, url: str, *, create: bool) -> Any:
