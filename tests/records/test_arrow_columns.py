@@ -20,7 +20,7 @@ from tidelog.records import (
     build_message_set,
     control_batch,
 )
-from tidelog.records.arrow_columns import ColumnDecoder, encode_columns
+from tidelog.records.arrow_columns import ColumnDecoder, TableBuilder, encode_columns
 from tidelog.records.v2 import columns, records_buffer
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
@@ -52,6 +52,27 @@ def records(first: int, count: int, **fields: Any) -> list[Record]:
 def offsets_of(decoder: ColumnDecoder) -> list[int]:
     found: list[int] = decoder.take()["offset"].to_pylist()
     return found
+
+
+def test_each_row_of_a_table_has_the_topic_and_partition_of_its_batch() -> None:
+    """A column of one value is a slice of the one before: more rows, fewer, another value, several, and none."""
+    table = TableBuilder(("topic", "partition", "offset"))
+    for runs in (
+        [("a", 0, 3)],
+        [("a", 0, 5)],
+        [("a", 0, 2)],
+        [("b", 0, 2)],
+        [("b", 1, 1), ("a", 1, 2), ("a", 2, 4)],
+        [],
+        [("a", 2, 9)],
+    ):
+        for topic, partition, count in runs:
+            table.add(topic, partition, RecordBatch(build_batch(records(7, count))))
+        found = table.take()
+        found.validate(full=True)
+        assert list(zip(*found.to_pydict().values(), strict=True)) == [
+            (topic, partition, 7 + index) for topic, partition, count in runs for index in range(count)
+        ]
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -165,6 +165,8 @@ class TableBuilder:
         self._decoder = ColumnDecoder(sorted(decoded), check_crcs=check_crcs)
         self._runs: list[tuple[str, int, int]] = []
         """Topic, partition and number of rows, in the order of the rows."""
+        self._constants: dict[str, tuple[str | int, Any]] = {}
+        """By column: the value that it had last, and that value again and again."""
 
     @property
     def rows(self) -> int:
@@ -202,27 +204,37 @@ class TableBuilder:
         found, runs = self._decoder.take(), self._runs
         self._runs = []
         return pa.RecordBatch.from_arrays(
-            [_table_column(name, runs, found) for name in self._schema.names], schema=self._schema
+            [self._column(name, runs, found) for name in self._schema.names], schema=self._schema
         )
 
+    def _column(self, name: str, runs: list[tuple[str, int, int]], found: dict[str, Any]) -> Any:
+        match name:
+            case "topic":
+                return self._repeated(name, [(topic, rows) for topic, _, rows in runs])
+            case "partition":
+                return self._repeated(name, [(partition, rows) for _, partition, rows in runs])
+            case "timestamp":
+                return _representable(found[name]).cast(table_type(name))
+            case "timestampMs":
+                return found["timestamp"].view(table_type(name))
+            case _:
+                return found[name]
 
-def _table_column(name: str, runs: list[tuple[str, int, int]], found: dict[str, Any]) -> Any:
-    import pyarrow as pa
+    def _repeated(self, name: str, runs: list[tuple[Any, int]]) -> Any:
+        import pyarrow as pa
 
-    kind = table_type(name)
-    match name:
-        case "topic":
-            parts = [pa.repeat(pa.scalar(topic, kind), rows) for topic, _, rows in runs]
-            return pa.concat_arrays(parts) if parts else pa.array([], kind)
-        case "partition":
-            parts = [pa.repeat(pa.scalar(partition, kind), rows) for _, partition, rows in runs]
-            return pa.concat_arrays(parts) if parts else pa.array([], kind)
-        case "timestamp":
-            return _representable(found[name]).cast(kind)
-        case "timestampMs":
-            return found["timestamp"].view(kind)
-        case _:
-            return found[name]
+        parts = [self._constant(name, value, rows) for value, rows in runs]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts) if parts else pa.array([], table_type(name))
+
+    def _constant(self, name: str, value: str | int, rows: int) -> Any:
+        """So many times this value. The next batch mostly has the same one: its column is a slice of this one's."""
+        import pyarrow as pa
+
+        kept, column = self._constants.get(name, (None, ()))
+        if kept != value or len(column) < rows:
+            column = pa.repeat(pa.scalar(value, table_type(name)), 1 << (rows - 1).bit_length())
+            self._constants[name] = value, column
+        return column[:rows]
 
 
 def _representable(times: Any) -> Any:
