@@ -15,13 +15,13 @@ from node.process.local_cluster import LocalCluster
 from tests.spark.decided import wait_decided
 from tidelog import sync
 from tidelog.client.consumer_record import ConsumerRecord
-from tidelog.jobs import archive, profile, restore, topic_table
+from tidelog.jobs import archive, audit, profile, restore, topic_table
 
 ATTEMPTS = 5
 NO_RETENTION = {"log.retention.check.interval.ms": 3_600_000}
 """For a cluster whose records are years old: the first round of retention, five minutes after the start, would delete
 them while a test on a busy machine still reads."""
-MODULES: Any = {"archive": archive, "profile": profile, "restore": restore, "table": topic_table}
+MODULES: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore, "table": topic_table}
 
 
 def run(name: str, cluster: LocalCluster | None, *arguments: str) -> tuple[int, Any]:

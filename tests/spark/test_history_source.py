@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +15,8 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.spark.iceberg_files import rows_of
+from tests.spark.job_runs import run
 from tests.spark.stream_runs import OFTEN, StreamRun, consumed
 
 if TYPE_CHECKING:
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.deep]
 
 TOPIC = "orders"
+NEEDS_ICEBERG = pytest.mark.skipif(
+    not os.environ.get("TIDELOG_ICEBERG_JAR"),
+    reason="TIDELOG_ICEBERG_JAR names no jar of Iceberg; make test-deep fetches it",
+)
 RECORDS = 600
 
 
@@ -123,6 +132,57 @@ def test_a_stream_reads_years_of_history_and_goes_on(
     run.run()
     assert len(run.rows) == before + 30
     assert run.rows == consumed(cluster, (TOPIC, 0), (TOPIC, 1))
+
+
+JOBS = ("archive", "profile", pytest.param("table", marks=NEEDS_ICEBERG), "audit")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_takes_history_from_the_store(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seconds to a minute each: real Spark. With `--remote-storage`, each committed record is in the job's result once,
+    also the first ones, which are only in the store. With a copy of the store in which the first object is missing, the
+    job ends with its name and the next step: it has not read these records through the nodes."""
+    code, report = run(job, cluster, TOPIC, "--remote-storage", "on", *places(job, tmp_path))
+    assert code == 0, report
+    expected = consumed(cluster, (TOPIC, 0), (TOPIC, 1))
+    assert len(expected) >= len(KEPT)
+    match job:
+        case "archive":
+            rows = spark.read.parquet(str(tmp_path / "archive")).collect()
+            found = sorted((row.topic, row.partition, row.offset, bytes(row.value)) for row in rows)
+            assert found == expected
+        case "table":
+            table = rows_of(tmp_path / "lake" / "shop" / TOPIC)
+            assert [(TOPIC, row["partition"], row["offset"], row["value"]) for row in table] == expected
+        case "profile":
+            (topic,) = report["topics"]
+            assert topic["records"] == len(expected)
+        case _:
+            assert report["partitions"] == run(job, cluster, TOPIC)[1]["partitions"]
+
+    copy = tmp_path / "copy"
+    shutil.copytree(cluster.directory.parent / "store", copy)
+    first = min(copy.glob("*/0/*.segment"))
+    first.unlink()
+    capsys.readouterr()
+    code, report = run(job, cluster, TOPIC, "--remote-storage", f"file://{copy}", *places(job, tmp_path / "other"))
+    assert code == 1
+    said = json.dumps(report) if job == "audit" else capsys.readouterr().err
+    assert first.name in said
+    assert "restore the object, or delete the records up to the end of its segment" in said
+
+
+def places(job: str, folder: Path) -> list[str]:
+    """The arguments that say where the result goes."""
+    if job == "archive":
+        return ["--to", str(folder / "archive")]
+    if job == "table":
+        settings = ("=org.apache.iceberg.spark.SparkCatalog", ".type=hadoop", f".warehouse={folder / 'lake'}")
+        conf = [part for each in settings for part in ("--conf", f"spark.sql.catalog.lake{each}")]
+        return ["--to", f"lake.shop.{TOPIC}", "--once", *conf]
+    return []
 
 
 def test_a_segment_that_is_deleted_after_the_plan_is_told(spark: SparkSession, cluster: LocalCluster) -> None:
