@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 from uuid import UUID
 
 import pytest
 
+from node.replicas.leader_replica import LeaderReplica
 from node.replicas.remote_reads import RemoteReads, RemoteTicket
 from node.replicas.replica import Replica
+from node.replicas.replica_services import ReplicaServices
 from replication.coordination.tiering.remote_log import RemoteLog
 from storage.files.disk_executor import InlineExecutor
 from storage.isolation import FetchIsolation
@@ -18,7 +22,7 @@ from storage.log.log_read import LogRead
 from testbed.fake_object_store import FakeObjectStore
 from tests.replication.remote_segments import encoded
 from tests.storage.producer_batches import end, eventful
-from tests.storage.workbench import SMALL, TOPIC_ID, Bench
+from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench
 from tests.tiering.remote_bench import TOPIC, copy_all
 from tidelog.errors import OffsetNotAvailable
 from tidelog.records import iter_batches
@@ -27,7 +31,7 @@ from tidelog.tiering.remote_errors import RemoteObjectMissing
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, SectionKind
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.tiering.segment_object import SegmentObjectBuilder
-from tidelog.types import Millis, Offset, PartitionIndex, PartitionKey
+from tidelog.types import LATEST_TIERED, NO_LEADER_EPOCH, Millis, Offset, PartitionIndex, PartitionKey
 
 TIERED = replace(SMALL, remote_storage=True, retention_bytes=10**9, local_retention_bytes=0)
 KEY = PartitionKey(TOPIC_ID, PartitionIndex(0))
@@ -168,6 +172,24 @@ def test_a_read_passes_the_end_of_a_segment_without_batches(number: int, isolati
     assert len(tickets) > 1
     for each in tickets:
         each.release()
+
+
+def test_questions_about_the_whole_tier_wait_until_all_segments_are_known() -> None:
+    """A new leader would tell a job that plans its reads that later segments are not copied."""
+    tier = Tier()
+    replica = Replica.__new__(Replica)
+    replica.log, replica.name, replica.offline = tier.log, TP, None
+    replica.role = LeaderReplica.__new__(LeaderReplica)
+    replica._services = cast("ReplicaServices", SimpleNamespace(remote_reads=tier.reads))
+    end_of_tier = tier.segments[-1].end_offset
+    replica.read_from(tier.known(tier.segments[:2], is_whole=False))
+    with pytest.raises(OffsetNotAvailable):
+        replica._end_of_tier(LATEST_TIERED)
+    with pytest.raises(OffsetNotAvailable):
+        replica.remote_range(Offset(0), end_of_tier, 100, NO_LEADER_EPOCH)
+    replica.read_from(tier.known(tier.segments, is_whole=True))
+    assert replica._end_of_tier(LATEST_TIERED)[0] == end_of_tier - 1
+    assert replica.remote_range(Offset(0), end_of_tier, 100, NO_LEADER_EPOCH).segments == (*tier.segments,)
 
 
 def test_a_new_leader_does_not_read_what_it_knew_before_a_truncation() -> None:

@@ -177,7 +177,10 @@ class RemoteLogMachine:
                 known.copying = None
 
     def _known(self, partition: PartitionKey) -> _RemotePartition:
-        return self._partitions.setdefault(partition, _RemotePartition(partition))
+        known = self._partitions.get(partition)
+        if known is None:
+            known = self._partitions[partition] = _RemotePartition(partition)
+        return known
 
     def apply_marker(self, producer: TransactionalProducer, /, *, committed: bool) -> None:
         """Nothing of this partition belongs to a transaction, so a marker ends nothing."""
