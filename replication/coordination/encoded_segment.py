@@ -49,11 +49,12 @@ _VERSION: Final = 0
 """The version in which values are written."""
 _BEGIN: Final = Struct(">16xhqqB")  # version, start offset, end offset, leader epochs and 1
 _EPOCH: Final = Struct(">iqB")  # with the number of tagged fields behind it
-_MIDDLE: Final = Struct(">qq16xBB")  # largest timestamp, log size; state, sections and 1
-_SECTION_BYTES: Final = 22  # kind, start, size, checksum, and the number of tagged fields
+_MIDDLE: Final = Struct(">qqiiqBB")  # largest timestamp, log size, copied in, node, changed, state, sections and 1
+_SECTION: Final = Struct(">BqqIx")  # and the number of tagged fields
 _ONE_BYTE: Final = 0x80  # counts below it are encoded in one byte
 _STATES: Final = {int(state): state for state in RemoteSegmentState}
-_KINDS: Final = bytes(SectionKind)
+_KINDS: Final = {int(kind): kind for kind in SectionKind}
+_KNOWN_KINDS: Final = bytes(_KINDS)
 
 
 class SegmentHead(NamedTuple):
@@ -83,16 +84,21 @@ def segment_head(encoded: EncodedSegment) -> SegmentHead:
     return _fast_head(encoded) or _slow_head(encoded)
 
 
+def _middle_of(encoded: EncodedSegment) -> int:
+    """Where the fields behind the leader epochs begin, in the layout of `_fast_head`."""
+    return _BEGIN.size + _EPOCH.size * (encoded[_BEGIN.size - 1] - 1)
+
+
 def _fast_head(encoded: EncodedSegment) -> SegmentHead | None:
     """In the layout that this version writes: a tenth of the time of decoding. None for others, and for errors."""
     try:
         version, start, end, epochs = _BEGIN.unpack_from(encoded)
-        at = _BEGIN.size + _EPOCH.size * (epochs - 1)
-        timestamp, size, state, sections = _MIDDLE.unpack_from(encoded, at)
+        at = _middle_of(encoded)
+        timestamp, size, _, _, _, state, sections = _MIDDLE.unpack_from(encoded, at)
     except struct.error:
         return None
     first = at + _MIDDLE.size
-    behind = first + _SECTION_BYTES * (sections - 1)
+    behind = first + _SECTION.size * (sections - 1)
     if (
         version != _VERSION
         or not 1 <= epochs < _ONE_BYTE
@@ -101,8 +107,8 @@ def _fast_head(encoded: EncodedSegment) -> SegmentHead | None:
         or state not in _STATES
         or len(encoded) != behind + 1
         or encoded[behind]
-        or any(encoded[first + _SECTION_BYTES - 1 : behind : _SECTION_BYTES])
-        or encoded[first:behind:_SECTION_BYTES].strip(_KINDS)
+        or any(encoded[first + _SECTION.size - 1 : behind : _SECTION.size])
+        or encoded[first : behind : _SECTION.size].strip(_KNOWN_KINDS)
     ):
         return None
     leader_epochs = []
@@ -146,7 +152,27 @@ def encoded_segment(segment_id: UUID, value: RemoteLogSegmentValue) -> EncodedSe
 
 def decode_segment(partition: PartitionKey, encoded: EncodedSegment) -> RemoteSegment:
     """The segment of a partition in these bytes. Raises UnreadableCoordinatorRecord."""
-    return remote_segment(partition, segment_id_of(encoded), _decoded_value(encoded))
+    head = _fast_head(encoded)
+    if head is None:
+        return remote_segment(partition, segment_id_of(encoded), _decoded_value(encoded))
+    at = _middle_of(encoded)
+    _, _, copied_in, node_id, changed, _, _ = _MIDDLE.unpack_from(encoded, at)
+    sections = _SECTION.iter_unpack(encoded[at + _MIDDLE.size : -1])
+    return RemoteSegment(
+        segment_id_of(encoded),
+        partition.topic_id,
+        partition.partition,
+        head.start_offset,
+        head.end_offset,
+        head.leader_epochs,
+        head.max_timestamp,
+        head.log_size,
+        copied_in,
+        node_id,
+        changed,
+        head.state,
+        tuple(ObjectSection(_KINDS[kind], start, size, crc) for kind, start, size, crc in sections),
+    )
 
 
 def _decoded_value(encoded: EncodedSegment) -> RemoteLogSegmentValue:

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.coordination import encoded_segment
-from replication.coordination.encoded_segment import SegmentHead, remote_segment, segment_head
+from replication.coordination.encoded_segment import EncodedSegment, SegmentHead, decode_segment, segment_head
 from replication.coordination.remote_log_requests import SegmentPlace
+from replication.coordination.tiering import segment_table
 from replication.coordination.tiering.remote_log import LostSegment, RemoteLog, believed, refuted
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED, encoded
-from tidelog.protocol.kafka.messages.remote_log_segment_value import RemoteLogSegmentValue
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionKey
 
@@ -286,11 +285,11 @@ def test_a_lookup_decodes_one_segment_although_another_one_is_much_longer(monkey
         )
     decoded = []
 
-    def counted(partition: PartitionKey, segment_id: UUID, value: RemoteLogSegmentValue) -> RemoteSegment:
-        decoded.append(segment_id)
-        return remote_segment(partition, segment_id, value)
+    def counted(partition: PartitionKey, data: EncodedSegment) -> RemoteSegment:
+        decoded.append(data)
+        return decode_segment(partition, data)
 
-    monkeypatch.setattr(encoded_segment, "remote_segment", counted)
+    monkeypatch.setattr(segment_table, "decode_segment", counted)
     for offset in (0, 999, 1_000, 1_150, 1_299):
         found = log.segment_with(Offset(offset))
         assert found is not None
