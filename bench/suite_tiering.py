@@ -2,10 +2,11 @@
 consumed that are in the store only, and a partition with 100,000 remote segments.
 
 Parts: produce (one producer at full speed, acks=all, to a topic that is copied meanwhile and to one that is not, in
-turns; before each turn all is copied; with what is copied meanwhile, and how late the event loops are), consume (one
-consumer from the first record on, of a topic whose segments have left the nodes and of one whose segments are in the
-page cache, in turns: what produce has written, more than the caches of the nodes), manifests (tiering_manifests.py),
-replacement (tiering_replacement.py), spark (tiering_spark.py).
+turns, each first in every other round, so that a machine that slows down counts for both; before each turn all is
+copied; with what is copied meanwhile, and how late the event loops are), consume (one consumer from the first record
+on, of a topic whose segments have left the nodes and of one whose segments are in the page cache, in turns: what
+produce has written, more than the caches of the nodes), manifests (tiering_manifests.py), replacement
+(tiering_replacement.py), spark (tiering_spark.py).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _produce(run: Run, cluster: LocalCluster, effort: _Effort) -> Iterator[Figur
     copied_per_second: list[float] = []
     lags: dict[str, list[float]] = {PLAIN: [], TIERED: []}
     for number in range(effort.rounds):
-        for topic in (PLAIN, TIERED):
+        for topic in (PLAIN, TIERED) if number % 2 == 0 else (TIERED, PLAIN):
             wait_copied(cluster)
             copied, late = copied_bytes(cluster), [_lateness(node) for node in cluster.nodes]
             began = time.perf_counter()
