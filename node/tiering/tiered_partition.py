@@ -230,7 +230,8 @@ class TieredPartition:
         if remote.unproven:
             _log.error(
                 "%s: its leader epochs begin at offset %d, %d remote segments below it are kept and not read: make "
-                "a replica the leader that has the earlier epochs, or delete the records below that offset",
+                "a replica the leader that has the earlier epochs, or delete the records below that offset and restart "
+                "this node",
                 self,
                 log.epochs.entries[0].start_offset,
                 remote.unproven,

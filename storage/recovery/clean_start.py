@@ -36,6 +36,8 @@ def load_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog |
         problem = _snapshot_problem(site, segments, log_end)
         if problem is None and entries is not None and site.epochs_begin_late(segments, entries):
             problem = f"the leader epochs begin at offset {entries[0].start_offset}, above the log start"
+        if problem is None and entries is not None and site.lacks_remote_epochs(entries):
+            problem = "the leader epochs of what is in the remote tier are missing"
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
         problem = str(error)
     wrong_end = log_end != known.recovery_point or log_end < site.protected or log_end < known.needed_from

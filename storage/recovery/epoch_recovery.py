@@ -9,7 +9,9 @@ Invariants:
      first segment, below the first entry: the entries of those batches are added. Without them a follower would find no
      epoch in common and would restart, below what it had committed.
      Messages of v0 and v1 below it have no epoch: if the file of the log starts was damaged, that is damage as in 1.
-  3. Kafka keeps no epoch file for a log of v0 or v1 until the format is raised: a directory that comes from Kafka gets
+  3. The epochs of records that are in the remote tier only are in no local batch: without the file they are lost, and
+     the replica counts as damaged. Fetched again, it takes them from the tier.
+  4. Kafka keeps no epoch file for a log of v0 or v1 until the format is raised: a directory that comes from Kafka gets
      an empty one.
 Not here: which batches exist (recovery.py).
 Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
@@ -142,6 +144,9 @@ class EpochRecovery:
             aside = set_aside(self._site.files, self._site.epoch_path)  # it is missing at the next start too
             self._site.note(f"{self._site.epoch_path} was set aside as {aside}: it begins above the first messages")
             self.lost = self._damaged = True
+        if self._site.lacks_remote_epochs(self.cache.entries):
+            reason = "the leader epochs of what is in the remote tier are lost; another replica and the tier have them"
+            self._site.join(Damage(self._site.epoch_path, 0, log_start, known.needed_from, reason, readable=True))
         if not self.lost or not self._has_messages:
             return
         self.cache.restore(())

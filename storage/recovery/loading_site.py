@@ -82,6 +82,15 @@ class LoadingSite:
             segment.close()
         return False
 
+    def lacks_remote_epochs(self, epochs: Sequence[EpochStart]) -> bool:
+        """True if the log has a part in the remote tier, and these epochs do not reach back to its start: the file was
+        lost, and no local batch has the epochs of that part. A replica without them could neither lead, because it
+        believes no remote segment, nor say where another one diverges."""
+        known = self.known
+        if known.foreign or known.log_start_lost or known.local_log_start <= known.log_start:
+            return False
+        return not epochs or epochs[0].start_offset > known.log_start
+
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
 

@@ -25,14 +25,15 @@ from tests.node.tiered_nodes import (
     TOPIC,
     all_left,
     bootstrap,
+    consume_more,
     consumed,
     leader,
     of_store,
     produce,
 )
-from tidelog import Admin, Producer, TopicPartition
+from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.clock import MachineClock
-from tidelog.types import MAX_TIMESTAMP, PartitionIndex
+from tidelog.types import MAX_TIMESTAMP, NO_NODE, PartitionIndex
 
 FIRST = TopicPartition(TOPIC, PartitionIndex(0))
 RECORDS = 12
@@ -166,9 +167,16 @@ async def test_a_leader_that_has_lost_its_checkpoints_reads_from_both_tiers(tmp_
 async def test_a_leader_that_has_lost_its_epochs_deletes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the file it cannot tell whose segments they are: a replica that has the epochs may still lead."""
+    """Without the file it cannot tell whose segments they are: a replica that has the epochs may still lead. It leads
+    only if an operator accepts that."""
     store = FakeObjectStore()
-    async with one_node(tmp_path, store) as (nodes, _):
+    async with one_node(tmp_path, store) as (nodes, admin):
+
+        def is_leaderless() -> bool:
+            image = nodes.nodes[0].node.image
+            topic = None if image is None else image.topic(TOPIC)
+            return topic is not None and topic.partitions[0].leader == NO_NODE
+
         await produce(nodes, 0, RECORDS)
         await nodes.wait_until(all_left(nodes, RECORDS))
         copied = {*copies(store)}
@@ -176,10 +184,20 @@ async def test_a_leader_that_has_lost_its_epochs_deletes_nothing(
         await nodes.stop(0)
         file.unlink()
         await nodes.start(0)
+        await nodes.wait_until(lambda: "leader epochs of what is in the remote tier are lost" in caplog.text)
+        await nodes.wait_until(is_leaderless)
+        while (await admin.elect_leaders([(TOPIC, 0)], unclean=True))[0].error is not None:
+            pass  # the node is not ready yet
         await nodes.wait_until(lambda: "remote segments below it are kept and not read" in caplog.text)
         await produce(nodes, RECORDS, 4)
-        await nodes.wait_until(all_left(nodes, RECORDS + 4))
-        assert copied <= {*copies(store)}
+        local = leader(nodes).log.local_log_start_offset
+        async with Consumer(bootstrap(nodes)) as consumer:
+            consumer.assign([(TOPIC, 0)])
+            await consumer.seek((TOPIC, 0), local)
+            numbers: list[int] = []
+            await consume_more(consumer, numbers, RECORDS + 4 - local)
+        assert numbers == list(range(local, RECORDS + 4))
+        assert {*copies(store)} == copied, "an object of this log would not have the epochs either"
 
 
 async def test_by_time_both_tiers_expire(tmp_path: Path) -> None:

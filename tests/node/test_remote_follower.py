@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from node.replicas.replica import Replica
+from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT
 from testbed.fake_object_store import FakeObjectStore
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.tiered_nodes import (
@@ -110,6 +111,35 @@ async def test_an_emptied_replica_fetches_only_what_is_local(tmp_path: Path) -> 
             await idle.send(TOPIC, f"{RECORDS}".encode() + b".", partition=0)
         assert await consumed(nodes, RECORDS + 1, isolation="read_committed") == list(range(RECORDS + 1))
         assert len(await consumed(nodes, RECORDS + 10)) == RECORDS + 10
+
+
+@pytest.mark.deep
+async def test_a_replica_that_has_lost_its_epochs_is_fetched_again_before_it_leads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: no replica leads that believes nothing of the remote tier. Method: three nodes; one comes back without the
+    file of its leader epochs. Passed: it counts as damaged, and is in sync again with all epochs of the leader and only
+    the local part; made the leader, it serves all records. Takes longer than 10 s: as above."""
+    caplog.set_level(logging.WARNING)
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, NODES, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        await tiered_topic(nodes)
+        await produce(nodes, 0, RECORDS)
+        await nodes.wait_until(all_left(nodes, RECORDS))
+        number = follower_number(nodes)
+        await nodes.stop(number)
+        (tmp_path / f"node-{number}" / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT).unlink()
+        await nodes.start(number)
+        epochs = leader(nodes).log.epochs.entries
+
+        def is_whole() -> bool:
+            back = replica_of(nodes, number)
+            return number in in_sync(nodes) and back is not None and back.log.epochs.entries == epochs
+
+        await nodes.wait_until(is_whole)
+        assert "leader epochs of what is in the remote tier are lost" in caplog.text
+        await make_leader(nodes, number)
+        assert await consumed(nodes, RECORDS) == list(range(RECORDS))
 
 
 @pytest.mark.deep

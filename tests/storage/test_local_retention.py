@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.checkpoints.checkpoint_file import LOCAL_START_CHECKPOINT
+from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, LOCAL_START_CHECKPOINT
 from storage.isolation import FetchIsolation
 from storage.log_config import LogConfig
 from testbed.fake_disk import SimulatedCrash
@@ -148,6 +148,31 @@ def test_both_starts_survive_restarts() -> None:
         assert log.copied_end == 0, "the coordinator says it again"
         drop_expired(bench)
         assert log.local_log_start_offset == first
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+def test_lost_epochs_of_the_remote_part_are_damage(how: str) -> None:
+    """Those of the local batches are found again, but no local batch has the others: without them a leader would
+    believe no remote segment. It stays damage after another restart, when the file has been written again."""
+    bench = filled()
+    first = bases(bench)[3]
+    bench.log.copied_end = Offset(first)
+    drop_expired(bench)
+    path = f"{bench.log.path}/{LEADER_EPOCH_CHECKPOINT}"
+    if how == "clean":
+        bench.directory.close_clean()
+    else:
+        bench.disk.kill()
+    bench.files.remove(path)
+    log = bench.reopen()
+    for _ in range(2):
+        assert log.damage is not None
+        assert (log.damage.first_offset, log.damage.end_offset) == (0, first)
+        assert "leader epochs of what is in the remote tier are lost" in log.damage.reason
+        assert log.epochs.entries[0].start_offset == first
+        assert log.read(Offset(first), 10_000, up_to=log.log_end_offset).records, "what is local is read"
+        bench.commit()
+        log = bench.restart_clean()
 
 
 def test_a_segment_that_is_missing_above_the_local_start_is_lost() -> None:
