@@ -1,6 +1,7 @@
-"""Spark over history in the object store, beside the same rows from the nodes and from Parquet that Spark has written.
+"""Spark over history in the object store, beside the same rows from the nodes and from Parquet that Spark has written,
+and beside prebuilt Arrow: what Spark takes of any Python source, with nothing read and nothing decoded.
 
-Three nodes with a folder as the store, one driver with `local[2]`, all on the same cores; the three take turns, query
+Three nodes with a folder as the store, one driver with `local[2]`, all on the same cores; the four take turns, query
 by query. The topic has one replica, and its closed segments are both on the nodes and in the store: with
 `remoteStorage` on, Spark reads these from the store and only the newest records from the nodes. All is in the page
 cache as far as memory allows. Rows go to Spark's `noop` sink. Parquet is compressed as by Spark's default.
@@ -17,7 +18,7 @@ from bench.clients import pool
 from bench.cluster_contest import FULL, QUICK, Contest, Lane
 from bench.figure import Figure, Run
 from bench.loads.job import Job
-from bench.spark_rounds import rates, rounds
+from bench.spark_rounds import PREBUILT, rates, rounds
 from bench.systems.java_tools import find_java
 from bench.systems.system import PeerMissing, SystemFailed
 from bench.systems.tidelog_nodes import Tidelog
@@ -94,4 +95,5 @@ def _reads(job: Job, _lane: Lane) -> dict[str, Job]:
         STORE: nodes._replace(options={"remoteStorage": "on"}),
         NODES: nodes,
         PARQUET: job._replace(connector="parquet"),
+        PREBUILT: nodes._replace(connector="prebuilt"),
     }
