@@ -44,6 +44,8 @@ class ReplicaCheck:
         """compacted: offsets may be missing, and records are read."""
         self._compacted = compacted
         self._next: Offset | None = None
+        self._cut = False
+        """The log starts at `_next`, perhaps within a batch, which is shown whole."""
         self._epoch = NO_LEADER_EPOCH
         self.problems: list[ReplicaProblem] = []
         """The first `PROBLEMS_MAX`."""
@@ -73,7 +75,7 @@ class ReplicaCheck:
             self.note(base, "records", error.message)
             is_valid = False
         if self._next is not None and batch.magic == 2:
-            if base < self._next:
+            if base < self._next and not (self._cut and last >= self._next):
                 self.note(base, "offsets", f"the batch begins at {base}, the batch before it ends at {self._next - 1}")
             elif base > self._next and not self._compacted:
                 self.note(self._next, "hole", f"offsets {self._next}..{base - 1} are missing")
@@ -83,12 +85,13 @@ class ReplicaCheck:
             self._epoch = max(self._epoch, header.leader_epoch)
             if is_valid and not self._compacted and header.record_count != header.last_offset_delta + 1:
                 self.note(base, "hole", f"the batch of offsets {base}..{last} has {header.record_count} records")
+        self._cut = self._cut and last < (self._next or 0)
         self._next = Offset(max(last + 1, self._next or 0))
         return is_valid
 
     def skip_to(self, offset: Offset) -> None:
-        """Retention has removed what lies below `offset`."""
-        self._next = offset
+        """What lies below `offset` was removed by retention, or by an operator."""
+        self._next, self._cut = offset, True
 
     def end_at(self, end: Offset) -> None:
         """The replica shows nothing more below `end`, its high watermark or where the audit ends."""
