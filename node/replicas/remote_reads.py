@@ -83,6 +83,8 @@ class RemoteTicket:
 
     def skip_to(self, offset: Offset, reader: RemoteSegmentReader) -> None:
         """The next run reads from this offset on, in this segment."""
+        self.release()
+        self.local = None  # of a local segment that has left since: the next run would read it again, and not this one
         self.offset, self.found, self._reader = offset, None, reader
 
     def take_local(self) -> ReadTicket | None:
@@ -268,8 +270,10 @@ def _read_on(
 ) -> LogRead | RemoteTicket:
     """As `Log.try_fetch`, where the tier ends for a fetch."""
     local = ticket.take_local()
+    # What a failed read did not find is not missing: the log would count as damaged, or continue with the next segment.
+    ready = None if ticket.waits_on_loop else local
     try:
-        read = log.try_fetch(offset, max_bytes, isolation, local, wait=ticket.waits_on_loop)
+        read = log.try_fetch(offset, max_bytes, isolation, ready, wait=ticket.waits_on_loop)
     finally:
         if local is not None:
             local.release()

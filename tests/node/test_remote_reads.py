@@ -23,7 +23,7 @@ from testbed.fake_object_store import FakeObjectStore
 from tests.replication.remote_segments import encoded
 from tests.storage.producer_batches import end, eventful
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench
-from tests.tiering.remote_bench import TOPIC, copy_all
+from tests.tiering.remote_bench import TOPIC, copy, copy_all
 from tidelog.errors import OffsetNotAvailable
 from tidelog.records import iter_batches
 from tidelog.tiering.remote_cache import RemoteCache
@@ -59,6 +59,13 @@ class Tier:
     def log(self) -> Log:
         return self.bench.log
 
+    def close_local_segment(self) -> None:
+        """Append records to the local log, until a segment of it is closed, and the next one has some too."""
+        while len(self.log.segments) < 2 or not self.log.active.size:
+            self.bench.lead(b"later")
+        self.bench.commit()
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
     def known(self, segments: Sequence[RemoteSegment], *, is_whole: bool) -> RemoteLog:
         """What a replica knows that was told of these segments."""
         remote, log = RemoteLog(KEY, self.log.local_log_start_offset), self.log
@@ -67,10 +74,14 @@ class Tier:
         return remote
 
     def read(
-        self, remote: RemoteLog, offset: Offset, isolation: FetchIsolation = COMMITTED
+        self,
+        remote: RemoteLog,
+        offset: Offset,
+        isolation: FetchIsolation = COMMITTED,
+        begun: Sequence[RemoteTicket] = (),
     ) -> tuple[LogRead, list[RemoteTicket]]:
         """The answer to a fetch, and the tickets of the reads that it waited for."""
-        tickets: list[RemoteTicket] = []
+        tickets = [*begun]
         while len(tickets) < 20:
             ready = tickets[-1] if tickets else None
             found = self.reads.try_read(self.log, remote, offset, 10_000, isolation, ready)
@@ -190,6 +201,44 @@ def test_questions_about_the_whole_tier_wait_until_all_segments_are_known() -> N
     replica.read_from(tier.known(tier.segments, is_whole=True))
     assert replica._end_of_tier(LATEST_TIERED)[0] == end_of_tier - 1
     assert replica.remote_range(Offset(0), end_of_tier, 100, NO_LEADER_EPOCH).segments == (*tier.segments,)
+
+
+@pytest.mark.parametrize("isolation", [COMMITTED, DECIDED])
+def test_a_local_read_that_fails_behind_the_tier_skips_no_offset(isolation: FetchIsolation) -> None:
+    """It is repeated on the loop. What the failed read did not find is not missing: the next segment has other
+    offsets."""
+    tier = Tier()
+    tier.close_local_segment()
+    segments = [*tier.segments[:-1], tier.without_last_batch(-1)]
+    expected = tier.log.fetch(segments[-1].end_offset, 10_000, isolation)
+    tier.bench.disk.is_cold = lambda _: True
+    tier.bench.disk.fail("read", ".log")
+    found, tickets = tier.read(tier.known(segments, is_whole=True), tier.gone, isolation)
+    assert any(each.waits_on_loop for each in tickets), "the planned failure did not happen"
+    assert (bytes(found.records), found.next_offset) == (bytes(expected.records), expected.next_offset)
+
+
+def test_a_read_goes_on_in_the_tier_if_the_local_log_start_moves_meanwhile() -> None:
+    """The segment behind the tier leaves while a read of it is at the disk: a copy of it is in the store."""
+    tier = Tier()
+    tier.close_local_segment()
+    segments = [*tier.segments[:-1], tier.without_last_batch(-1)]
+    start = tier.log.local_log_start_offset
+    expected = tier.log.fetch(start, 10_000, COMMITTED)
+    remote = tier.known(segments, is_whole=True)
+    tier.bench.disk.is_cold = lambda _: True
+    ticket = tier.reads.try_read(tier.log, remote, tier.gone, 10_000, COMMITTED, None)
+    assert isinstance(ticket, RemoteTicket)
+    ticket.run()
+    assert tier.reads.try_read(tier.log, remote, tier.gone, 10_000, COMMITTED, ticket) is ticket
+    ticket.run()
+
+    remote.add(copy(tier.log, 0, tier.store, segment_id=99))
+    tier.log.copied_end = remote.copied_end
+    tier.bench.directory.drop_expired(tier.log)
+    assert tier.log.local_log_start_offset > start
+    found, _ = tier.read(remote, tier.gone, COMMITTED, [ticket])
+    assert (bytes(found.records), found.next_offset) == (bytes(expected.records), expected.next_offset)
 
 
 def test_a_new_leader_does_not_read_what_it_knew_before_a_truncation() -> None:

@@ -100,9 +100,9 @@ def contents(log: Log, segment: RemoteSegment) -> Iterator[tuple[SectionKind, Se
         yield kind, [data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES)]
 
 
-def copy(log: Log, number: int, store: ObjectStore) -> RemoteSegment:
+def copy(log: Log, number: int, store: ObjectStore, segment_id: int | None = None) -> RemoteSegment:
     """Copy a closed segment, with its manifest. Returns it with its sections."""
-    segment = described(log, number, number + 1)
+    segment = described(log, number, number + 1 if segment_id is None else segment_id)
     builder = SegmentObjectBuilder(segment, contents(log, segment))
     store.put(segment_key(TOPIC, segment), builder.parts())
     written = replace(builder.finished(), state=RemoteSegmentState.COPY_SEGMENT_FINISHED)
