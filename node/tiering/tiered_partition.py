@@ -261,7 +261,9 @@ class TieredPartition:
         if not self._lost:
             return
         config, clock = self.log.config, self._services.clock
-        expired = clock.wall_ms() - config.retention_ms if config.retention_ms >= 0 else 0
+        # A snapshot has these records again if the election is taken back: retention would not have deleted them.
+        expires = config.delete and config.retention_ms >= 0 and not self.log.pinned
+        expired = clock.wall_ms() - config.retention_ms if expires else 0
         has_ended = clock.monotonic_ms() >= self._hold_ends
         kept = [each for each in self._lost if not has_ended and not 0 <= each.max_timestamp < expired]
         if len(kept) < len(self._lost):

@@ -406,6 +406,21 @@ async def test_lost_segments_are_deleted_in_the_end(why: str) -> None:
     assert (world.partition.lost, {*world.coordinator.states()}) == (0, {RemoteSegmentState.DELETE_SEGMENT_STARTED})
 
 
+async def test_lost_segments_of_a_snapshot_do_not_expire() -> None:
+    """Retention waits for the snapshot, and its records are there again if the election is taken back."""
+    world = World()
+    await world.copy_all()
+    copied = world.coordinator.states()
+    empty = Bench(replace(FOREVER, retention_ms=1_000))
+    empty.log.pinned = True
+    world.partition = world.leading(empty, epoch=2)
+    await world.copy_all()
+    assert (world.partition.lost, world.coordinator.states()) == (len(copied), copied)
+    empty.log.pinned = False
+    await world.copy_all()
+    assert world.partition.lost == 0, "the snapshot has ended"
+
+
 class Manager:
     """What the tier sees of a replica manager."""
 
