@@ -123,6 +123,24 @@ async def test_a_batch_whose_leader_does_not_answer_is_left_to_its_task(monkeypa
             await ahead.close()
 
 
+async def test_a_defect_of_the_reader_does_not_fail_the_plan(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark's driver would end the query, where a task is tried again."""
+    async with memory_cluster(1) as cluster:
+        cluster.create("orders")
+        fill(cluster, 2)
+        ahead = ReadAhead(query(cluster), ("offset", "value"))
+        try:
+            with monkeypatch.context() as broken:
+                broken.setattr(range_batches.ColumnBuilder, "take", lambda _self: 1 // 0)
+                assert await offsets(ahead, part(cluster, 0, 3)) is None
+            assert "ZeroDivisionError" in caplog.text
+            assert await offsets(ahead, part(cluster, 0, 3)) == [0, 1, 2]
+        finally:
+            await ahead.close()
+
+
 async def test_a_query_that_is_behind_looks_at_the_logs_once_for_several_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

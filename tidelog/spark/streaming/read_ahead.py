@@ -65,7 +65,11 @@ class ReadAhead:
         rows = None
         if self._reading is not None and list(tasks) == [self._part]:
             done, _ = await asyncio.wait([self._reading], timeout=WAIT_S)
-            rows = self._reading.result() if done else None
+            defect = self._reading.exception() if done else None
+            if defect is not None:  # no error of the cluster, which `_read` logs: if it matters, the task fails with it
+                _log.warning("a batch could not be read ahead, its task reads it", exc_info=defect)
+            elif done:
+                rows = self._reading.result()
         await self._stop()
         return rows
 
