@@ -176,6 +176,8 @@ def decode_segment(partition: PartitionKey, encoded: EncodedSegment) -> RemoteSe
 
 
 def _decoded_value(encoded: EncodedSegment) -> RemoteLogSegmentValue:
+    if len(encoded) < ID_BYTES:
+        raise _unreadable(f"of {len(encoded)} bytes", "it has no id")
     version = int.from_bytes(encoded[ID_BYTES : START_OFFSET.start], "big")
     try:
         value, end = REMOTE_LOG_SEGMENT_VALUE.decode(encoded, version, START_OFFSET.start)
@@ -224,7 +226,7 @@ def remote_segment(partition: PartitionKey, segment_id: UUID, value: RemoteLogSe
         raise _unreadable(segment_id, error) from error
 
 
-def _unreadable(segment_id: UUID, cause: object) -> UnreadableCoordinatorRecord:
+def _unreadable(segment_id: UUID | str, cause: object) -> UnreadableCoordinatorRecord:
     return UnreadableCoordinatorRecord(
         f"a record of {REMOTE_LOG_METADATA_TOPIC}, segment {segment_id}: {cause}; upgrade this node to the version "
         "that wrote it"

@@ -132,3 +132,9 @@ def test_bytes_that_end_early_or_go_on_are_refused(cut: int, more: bytes) -> Non
     for data in (encoded(SEGMENT)[:-cut], encoded(replace(SEGMENT, sections=())) + more):
         with pytest.raises(UnreadableCoordinatorRecord):
             segment_head(EncodedSegment(data))
+
+
+@pytest.mark.parametrize("size", range(30))
+def test_bytes_that_are_too_few_for_a_segment_are_refused(size: int) -> None:
+    with pytest.raises(UnreadableCoordinatorRecord):
+        segment_head(EncodedSegment(encoded(SEGMENT)[:size]))
