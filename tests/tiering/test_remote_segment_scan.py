@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from storage.files.file_system import read_file
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from testbed.fake_object_store import FakeObjectStore
 from tests.storage.producer_batches import eventful
-from tests.storage.workbench import Bench, batch, contents
+from tests.storage.workbench import Bench, batch, contents, stamped
 from tests.tiering.remote_bench import TOPIC, copy, large
 from tidelog.records.batches import iter_batches
 from tidelog.tiering.remote_cache import Part, RemoteCache
@@ -68,6 +69,21 @@ def test_a_scan_takes_each_range_once_and_keeps_none(large_log: Log, request_byt
     assert max(asked) <= max(MIB, request_bytes)
     assert len(some) == len(asked), "a call of the reader is one request"
     assert not any(Part(f"{store.url}/{each.key}", SectionKind.LOG, number) in cache for number in range(10))
+
+
+def test_small_batches_take_each_range_once() -> None:
+    """Mostly the header of a batch crosses from one answer into the next."""
+    bench, store = Bench(LogConfig(segment_bytes=3 * MIB)), FakeObjectStore()
+    while len(bench.log.segments) < 2:
+        bench.follow(*(stamped(bench.log.log_end_offset + more, b"v" * 20) for more in range(1_000)))
+    bench.commit()
+    segment = copy(bench.log, 0, store)
+    each = scan(store, segment)
+    store.calls.clear()
+
+    assert joined(reads_of(each, 1)) == read_file(bench.disk, bench.log.segments[0].path)
+    asked = [call.size for call in store.calls if call.operation == "get_range" and call.size > 4096]
+    assert sum(asked) == segment.log_size
 
 
 def test_only_a_batch_that_crosses_is_copied(large_log: Log) -> None:

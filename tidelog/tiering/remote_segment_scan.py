@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.records.v2.header import BatchHeader
+from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_segment import RemoteSegment
@@ -40,6 +40,8 @@ class RemoteSegmentScan(RemoteSegmentReader):
         super().__init__(store, cache, key, segment)
         self._request_bytes = CHECKSUM_RANGE_BYTES
         self._answer: _Answer | None = None
+        self._seam: _Answer | None = None
+        """The last header that crossed into `_answer`: its batch begins in the answer before, which is gone."""
 
     def read_some(self, offset: Offset, request_bytes: int, *, until: Offset) -> Sequence[RemoteRead]:
         """What one request of about `request_bytes` gives, from the batch that contains `offset` on. A batch that has
@@ -65,14 +67,18 @@ class RemoteSegmentScan(RemoteSegmentReader):
         parts = []
         at, end = start, start + size
         while at < end:
-            answer = self._answer_with(at) or self._ask(at)
+            answer = self._answer_with(at) or _with(self._seam, at) or self._ask(at)
             parts.append(answer.data[at - answer.start : end - answer.start])
             at += len(parts[-1])
-        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        if len(parts) == 1:
+            return parts[0]
+        data = memoryview(b"".join(parts))
+        if size <= HEADER_BYTES:
+            self._seam = _Answer(start, data)
+        return data
 
     def _answer_with(self, position: int) -> _Answer | None:
-        answer = self._answer
-        return answer if answer is not None and answer.start <= position < answer.end else None
+        return _with(self._answer, position)
 
     def _ask(self, position: int) -> _Answer:
         with self._cache.loading(self._cache_key):
@@ -81,3 +87,7 @@ class RemoteSegmentScan(RemoteSegmentReader):
         count = max(1, -(-self._request_bytes // CHECKSUM_RANGE_BYTES))
         self._answer = _Answer(first * CHECKSUM_RANGE_BYTES, self._request(first, first + count, checksums))
         return self._answer
+
+
+def _with(answer: _Answer | None, position: int) -> _Answer | None:
+    return answer if answer is not None and answer.start <= position < answer.end else None
