@@ -63,18 +63,20 @@ async def test_each_section_that_is_read_was_compared_with_its_checksum(tmp_path
     async with real_nodes(tmp_path / "nodes", 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
         await history(nodes)
         segments = await copied(nodes, folder)
-        found: dict[SectionKind, set[str]] = {}
-        for number, kind in enumerate(NOTICED):
-            segment = segments[2 * number]  # a consumer reads ahead in the next one
-            key = segment_key(COLD, segment)
+        # All of them before the first read: nothing of a damaged segment is in the cache of the node.
+        damaged = dict(zip(NOTICED, segments[::2], strict=False))
+        for kind, segment in damaged.items():
             section = next(each for each in segment.sections if each.kind is kind)
-            change(folder / key, section.start + section.size // 2)
+            change(folder / segment_key(COLD, segment), section.start + section.size // 2)
+        found: dict[SectionKind, set[str]] = {}
+        for kind, segment in damaged.items():
+            key = segment_key(COLD, segment)
             errors = {name: await error_of(read(nodes, segment)) for name, read in READERS.items()}
-            found[kind] = {name for name, error in errors.items() if error is not None}
+            # A consumer reads ahead, and may be told of the next object: then it has passed this one.
+            found[kind] = {name for name, error in errors.items() if error is not None and key in error.message}
             for error in errors.values():
                 if error is not None:
                     assert isinstance(error, RemoteObjectDamaged)
-                    assert key in error.message
                     assert "restore it from a backup of the store, or delete the records up to" in error.message
             for read in READERS.values():
                 assert await error_of(read(nodes, segments[-1])) is None, "other segments are read"
@@ -120,7 +122,7 @@ def middle_of(segment: RemoteSegment) -> int:
 
 async def consume(nodes: RealNodes, segment: RemoteSegment) -> None:
     """From the middle of the segment to its end."""
-    async with Consumer(bootstrap(nodes), isolation="read_committed", fetch_bytes=1) as consumer:
+    async with Consumer(bootstrap(nodes), isolation="read_committed", fetch_bytes=1, buffer_bytes=2_000) as consumer:
         consumer.assign([(COLD, 0)])
         await consumer.seek((COLD, 0), middle_of(segment))
         while await consumer.position((COLD, 0)) < segment.end_offset:
