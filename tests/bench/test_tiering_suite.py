@@ -125,6 +125,7 @@ def test_spark_reads_the_same_rows_from_the_store_from_the_nodes_and_from_parque
         ("tidelog", {"remoteStorage": "on"}),
         ("tidelog", {}),
         ("parquet", {"path": str(tmp_path / "history-100.parquet")}),
+        ("prebuilt", {}),
     ]
     assert len({(job.topic, job.rows, job.partitions) for job in reads}) == 1
 
