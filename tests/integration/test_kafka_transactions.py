@@ -446,6 +446,10 @@ class Pipeline:
                 assert error.txn_requires_abort(), error
                 producer.abort_transaction(WAIT_S)
                 _rewind(consumer)
+            except _Stuck:
+                self.again.append("librdkafka was stuck")
+                producer = transactional(self.cluster, self.name)  # it fences the one that is stuck
+                _rewind(consumer)
             else:
                 with self.changed:
                     self.copied += len(messages)
@@ -462,7 +466,7 @@ class Pipeline:
         for each in messages:
             producer.produce(f"{self.name}-out", each.value(), partition=each.partition() or 0)
         positions = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), WAIT_S)
+        _send_offsets(producer, positions, consumer.consumer_group_metadata())
         while True:
             try:
                 producer.commit_transaction(WAIT_S)
@@ -475,6 +479,31 @@ class Pipeline:
     def wait_copied(self, count: int) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: self.copied >= count, 60), f"stopped at {self.copied}: {self.again}"
+
+
+class _Stuck(Exception):
+    """A call of librdkafka has not returned long after its timeout."""
+
+
+def _send_offsets(producer: confluent_kafka.Producer, positions: list[Any], group: object) -> None:
+    """Send offsets in a thread that may be left behind. If the node that coordinated the group dies between two
+    transactions, librdkafka 2.16 waits for it for some minutes, whatever the timeout (its issues 5511 and 5456): it has
+    forgotten the node and still knows it as the coordinator."""
+    failures: list[KafkaException] = []
+
+    def send() -> None:
+        try:
+            producer.send_offsets_to_transaction(positions, group, WAIT_S)
+        except KafkaException as failure:
+            failures.append(failure)
+
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    sending.join(WAIT_S + 5)
+    if sending.is_alive():
+        raise _Stuck
+    if failures:
+        raise failures[0]
 
 
 def _rewind(consumer: confluent_kafka.Consumer) -> None:
