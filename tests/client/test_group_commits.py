@@ -247,7 +247,7 @@ async def test_a_refused_offset_is_raised_and_a_busy_coordinator_is_asked_again(
         cluster.create("orders")
         async with group_of(cluster, auto_commit=False) as consumer:
             await settled(cluster, 1)
-            await until(lambda: consumer.assignment)
+            assert await consumer.position(("orders", 0)) == 0, "commit() commits the positions that are known"
             cluster.groups.refuse = lambda request: (
                 OffsetMetadataTooLarge("5000 bytes")
                 if isinstance(request, pb.OffsetCommitRequest) and len(request.partitions[0].metadata) > 10
