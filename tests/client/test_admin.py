@@ -16,6 +16,7 @@ from tests.client.memory_cluster import cluster_in_a_thread, memory_cluster, sta
 from tidelog.client.admin import Admin
 from tidelog.client.admin_calls import NODES_AGAIN_MS, NODES_START_MS
 from tidelog.client.producer import Producer
+from tidelog.client.topic_admin import NewTopic
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,
@@ -25,6 +26,7 @@ from tidelog.errors import (
     OffsetOutOfRange,
     RequestTimedOut,
     Retry,
+    TooFewNodes,
     TopicExists,
     UnknownTopicOrPartition,
 )
@@ -85,6 +87,16 @@ async def test_a_topic_that_needs_more_nodes_than_ever_start_is_refused_after_so
             await admin.create_topic("wide", replication_factor=3)
         assert refused.value.retry is Retry.LATER
         assert cluster.refused_for_nodes == NODES_START_MS // NODES_AGAIN_MS + 1
+
+
+async def test_a_validation_says_at_once_that_a_topic_needs_more_nodes_than_run() -> None:
+    clock = WaitsNotAtAll()
+    async with memory_cluster(1) as cluster, Admin(cluster.bootstrap, clock=clock) as admin:
+        with pytest.raises(TooFewNodes, match="1 nodes are usable"):
+            await admin.create_topic("wide", replication_factor=3, validate_only=True)
+        found = await admin.create_topics([NewTopic("wide", replication_factor=3)], validate_only=True)
+        assert isinstance(found["wide"], TooFewNodes)
+        assert cluster.refused_for_nodes == 2 and clock.monotonic_ms() == 0
 
 
 async def test_a_cluster_that_is_starting_is_waited_for() -> None:

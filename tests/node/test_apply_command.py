@@ -9,6 +9,7 @@ import pytest
 
 from tests.node.real_nodes import RealNodes, real_nodes
 from tests.node.shell import Shell
+from tidelog.client import admin_calls
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -171,6 +172,7 @@ async def test_what_cannot_be_done_is_said_and_the_rest_is_done(
             ' "users": {"dora": {}}}'
         )
         monkeypatch.delenv("ALICE_PASSWORD")
+        monkeypatch.setattr(admin_calls, "NODES_START_MS", 0)  # each apply would wait for eight nodes
         shown = await applied(tidelog, *where, "--diff", code=2)
         expected = {
             ("topic", "orders"): "partitions only grow",

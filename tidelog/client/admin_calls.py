@@ -31,7 +31,7 @@ from tidelog.types import Endpoint, Millis, NodeId
 
 NODES_START_MS: Final = 5_000
 """A change that needs more nodes than are usable is sent again for this long: the nodes of a cluster register within
-seconds of each other."""
+seconds of each other. A request that only validates is not: its answer is what is possible now."""
 NODES_AGAIN_MS: Final = 200
 """Pause between two attempts of such a change."""
 
@@ -97,10 +97,12 @@ class AdminCalls(Service):
         return await list_all(topic, self._refreshed_nodes, ask, retries, on_missing=on_missing)
 
     async def _change_topic(
-        self, method: Method[Request, admin_pb2.ChangedTopics], request: Request
+        self, method: Method[Request, admin_pb2.ChangedTopics], request: Request, *, validate_only: bool = False
     ) -> admin_pb2.ChangedTopic:
-        """As `_change`, for a request about one topic. Raises its error."""
-        return await self._change_and_read(method, request, lambda answer: sound(answer.topics[0]))
+        """As `_change`, for a request about one topic. Raises its error. validate_only: the request changes nothing."""
+        return await self._change_and_read(
+            method, request, lambda answer: sound(answer.topics[0]), validate_only=validate_only
+        )
 
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Send a change to the first reachable node. If the node throttles this client, the change is sent again after
@@ -109,7 +111,12 @@ class AdminCalls(Service):
         return await self._change_and_read(method, request, lambda answer: answer)
 
     async def _change_and_read(
-        self, method: Method[Request, Answer], request: Request, read: Callable[[Answer], R]
+        self,
+        method: Method[Request, Answer],
+        request: Request,
+        read: Callable[[Answer], R],
+        *,
+        validate_only: bool = False,
     ) -> R:
         """As `_change`. read: returns the result in an answer, or raises the error in it."""
         began = self._clock.monotonic_ms()
@@ -117,16 +124,16 @@ class AdminCalls(Service):
             try:
                 return await self._change_once(method, request, read)
             except (ThrottlingQuotaExceeded, TooFewNodes) as error:
-                wait_ms = self._again_after(error, began)
+                wait_ms = self._again_after(error, began, validate_only=validate_only)
                 if not wait_ms:
                     raise
             await self._clock.sleep_ms(wait_ms)
 
-    def _again_after(self, error: TidelogError | None, began: Millis) -> int:
+    def _again_after(self, error: TidelogError | None, began: Millis, *, validate_only: bool) -> int:
         """Return after how many milliseconds a change with this outcome is sent again; 0: it is not."""
         if isinstance(error, ThrottlingQuotaExceeded):
             wait_ms, limit_ms = error.throttle_time_ms, self._timeout_ms
-        elif isinstance(error, TooFewNodes):
+        elif isinstance(error, TooFewNodes) and not validate_only:
             wait_ms, limit_ms = NODES_AGAIN_MS, NODES_START_MS
         else:
             return 0
@@ -137,6 +144,8 @@ class AdminCalls(Service):
         method: Method[Any, admin_pb2.ChangedTopics],
         request: Callable[..., Any],
         topics: Mapping[str, Any | TidelogError],
+        *,
+        validate_only: bool = False,
     ) -> dict[str, admin_pb2.ChangedTopic | TidelogError]:
         """As `_change`, for a request about many topics, each of which is sent again by itself. Returns the outcome of
         each by its name, in order. request: makes the request about some of the topics. topics: the part of the request
@@ -159,7 +168,7 @@ class AdminCalls(Service):
             for topic, changed in zip(left, answer.topics, strict=True):
                 error = error_of(changed)
                 outcomes[topic.name] = error or changed
-                pauses[topic.name] = self._again_after(error, began)
+                pauses[topic.name] = self._again_after(error, began, validate_only=validate_only)
             left = [topic for topic in left if pauses[topic.name]]
             if left:
                 await self._clock.sleep_ms(max(pauses.values()))

@@ -107,12 +107,12 @@ class TopicAdmin(AdminCalls):
         nodes that do not run. None: warnings of Python (TopicSettingWarning).
 
         Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, PolicyViolation;
-        TooFewNodes after 5 s, in which more nodes may start; RequestTimedOut or ConnectionLost if the outcome is
-        unknown (`describe_topic` shows it).
+        TooFewNodes after 5 s, in which more nodes may start (at once if validate_only); RequestTimedOut or
+        ConnectionLost if the outcome is unknown (`describe_topic` shows it).
         """
         topic = _to_create(NewTopic(name, partitions, replication_factor, configs or {}), validate_only=validate_only)
         request = admin_pb2.CreateTopicsRequest(topics=[topic])
-        created = await self._change_topic(methods.ADMIN_CREATE_TOPICS, request)
+        created = await self._change_topic(methods.ADMIN_CREATE_TOPICS, request, validate_only=validate_only)
         if on_warning is None:
             _warn(created.warnings)
         else:
@@ -135,7 +135,9 @@ class TopicAdmin(AdminCalls):
             if topic.name in asked:  # as in Kafka, neither is created: they may differ
                 new = InvalidRequest(f"topic {topic.name!r} is listed twice: list each topic once")
             asked[topic.name] = new
-        changed = await self._change_topics(methods.ADMIN_CREATE_TOPICS, admin_pb2.CreateTopicsRequest, asked)
+        changed = await self._change_topics(
+            methods.ADMIN_CREATE_TOPICS, admin_pb2.CreateTopicsRequest, asked, validate_only=validate_only
+        )
         created: dict[str, TopicId | TidelogError] = {}
         for name, outcome in changed.items():
             if isinstance(outcome, TidelogError):
@@ -178,7 +180,8 @@ class TopicAdmin(AdminCalls):
             topic.count, topic.first = 0, total - len(assignments)
             topic.assignments.extend(admin_pb2.ReplicaAssignment(replicas=replicas_of(each)) for each in assignments)
         request = admin_pb2.CreatePartitionsRequest(topics=[topic])
-        _warn((await self._change_topic(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
+        changed = await self._change_topic(methods.ADMIN_CREATE_PARTITIONS, request, validate_only=validate_only)
+        _warn(changed.warnings)
 
     async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Change settings of a topic; None resets a setting to its default. Nodes apply changes at once. `durability`
