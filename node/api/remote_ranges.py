@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
-from tidelog.tiering.remote_segment import RemoteSegment
+from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
 from tidelog.types import LeaderEpoch, Offset
 from tidelog.values import dataclass
 
@@ -18,6 +18,8 @@ class RemoteLogQuestion:
     current_leader_epoch: LeaderEpoch
     start_offset: Offset
     end_offset: Offset
+    lost: bool = False
+    """True: about the segments of lost leader epochs that begin in the range, instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class DescribedRemoteLog:
     """The answer is complete below it; below the range's end: ask again from there on."""
     store_url: str = ""
     """Where the nodes have their objects; empty without a remote tier."""
+    lost: tuple[LostRemoteSegment, ...] = ()
+    """By start offset, if they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)

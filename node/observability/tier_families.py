@@ -109,15 +109,15 @@ TIER: Final = MetricTable[TierFigures](
         "tidelog_remote_lost_segments",
         "Segments of led partitions that an unclean election has lost, and that are not deleted yet",
         lambda t: t.lost,
-        "above 0: if the election was a mistake, there is time to undo it: the log names the partition (tiering.md, "
-        "Lost epochs)",
+        "above 0: if the election was a mistake, there is time to undo it: the log names the partition, and `tidelog "
+        "tier describe TOPIC` lists the segments, until when, and what to do (tiering.md, Lost epochs)",
         alerts=(
             Alert(
                 "TidelogRemoteSegmentsLost",
                 "tidelog_remote_lost_segments > 0",
                 "{{ $value }} segments of partitions that {{ $labels.instance }} leads are lost, and will be deleted",
                 0,
-                command="tidelog partition why-unavailable TOPIC-N",
+                command="tidelog tier describe TOPIC",
             ),
         ),
     ),

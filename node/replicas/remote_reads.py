@@ -38,7 +38,7 @@ from tidelog.records.aborted_transaction import AbortedTransaction
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_errors import RemoteObjectMissing
-from tidelog.tiering.remote_segment import RemoteSegment
+from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
 from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteRecord, RemoteSegmentReader
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Millis, Offset
@@ -132,6 +132,8 @@ class RemoteRange(NamedTuple):
     """Complete below it."""
     store_url: str
     """Empty without a remote tier."""
+    lost: tuple[LostRemoteSegment, ...] = ()
+    """By start offset, if they were asked for."""
 
 
 class _Call(Generic[T]):

@@ -36,6 +36,7 @@ from node.replicas.waiting_fetch import (
 )
 from node.runtime.topic_meter import TopicMeter
 from replication.controller.image import PartitionState
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.tiering.remote_log import RemoteLog
 from replication.partition.leader_events import ReplicaView
 from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
@@ -43,6 +44,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_read import LogRead
+from storage.log.remote_retention import age_limit
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.record_exchange import FetchedPartition
@@ -346,16 +348,22 @@ class Replica:
         self.leading_in(leader_epoch)
         return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
 
-    def remote_range(self, start: Offset, end: Offset, most: int, leader_epoch: LeaderEpoch) -> RemoteRange:
-        """The remote segments of a range, at most `most`. Raises NotLeaderOrFollower, FencedLeaderEpoch,
-        UnknownLeaderEpoch, OffsetNotAvailable while a new leader does not know them, ObjectStoreRefused without a
-        store."""
+    def remote_range(
+        self, start: Offset, end: Offset, most: int, leader_epoch: LeaderEpoch, *, lost_at: Instant | None = None
+    ) -> RemoteRange:
+        """The remote segments of a range, at most `most`; `lost_at`, now: about as many lost ones that begin in it,
+        instead. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetNotAvailable while a new
+        leader does not know them, ObjectStoreRefused without a store."""
         self.leading_in(leader_epoch)
         reads = self._services.remote_reads
         if not self.log.config.remote_storage:
             return RemoteRange((), end, "")
         if reads is None or self.remote is None or not self.remote.is_whole:
             raise self._tier_unknown(start)
+        if lost_at is not None:
+            retention_ms = age_limit(self.log.config, is_pinned=self.log.pinned)
+            lost, next_offset = self.remote.lost.page(start, end, most, lost_at, retention_ms)
+            return RemoteRange((), next_offset, reads.url, lost)
         return RemoteRange(*self.remote.covering(start, end, most), reads.url)
 
     def _report(self, damage: CorruptLog) -> None:

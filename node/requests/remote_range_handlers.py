@@ -20,9 +20,10 @@ from node.replicas.replica_manager import ReplicaManager
 from node.requests.context import RequestContext
 from node.requests.permitted import locate_permitted
 from node.runtime.limits import ensure_few
+from replication.coordination.coordinator_machine import Instant
 from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.tiering.remote_segment import RemoteSegment
+from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
 
 SEGMENTS_MAX: Final = 1_000
 """In one answer, for all of its partitions: some 300 kB."""
@@ -45,13 +46,14 @@ class RemoteRangeHandlers:
         described, left = [], SEGMENTS_MAX
         for question in request.partitions:
             answer = await self._describe(question, left, context)
-            left -= len(answer.segments)
+            left -= len(answer.segments) + len(answer.lost)
             described.append(answer)
         return DescribeRemoteLogsAnswer(tuple(described))
 
     async def _describe(self, question: RemoteLogQuestion, most: int, context: RequestContext) -> DescribedRemoteLog:
         replica: Replica | None = None
         segments: list[RemoteSegment] = []
+        lost: list[LostRemoteSegment] = []
         offset, url = question.start_offset, ""
         try:
             if not 0 <= question.start_offset <= question.end_offset:
@@ -60,21 +62,25 @@ class RemoteRangeHandlers:
                     "at 0 or above, and not end before"
                 )
             replica = self._locate(question, context)
-            while offset < question.end_offset and len(segments) < most:
+            while offset < question.end_offset and len(segments) + len(lost) < most:
                 found = replica.remote_range(
                     offset,
                     question.end_offset,
-                    min(SEGMENTS_PER_TURN, most - len(segments)),
+                    min(SEGMENTS_PER_TURN, most - len(segments) - len(lost)),
                     question.current_leader_epoch,
+                    lost_at=Instant(self._clock.monotonic_ms(), self._clock.wall_ms()) if question.lost else None,
                 )
                 segments += found.segments
+                lost += found.lost
                 offset, url = found.next_offset, found.store_url
                 await self._clock.sleep_ms(0)
                 replica = self._locate(question, context)  # it may be another one after the pause
         except TidelogError as error:
             refused = self._manager.registry.with_leader(error, replica, context.listener)
             return DescribedRemoteLog(question.topic_id, question.partition, refused)
-        return DescribedRemoteLog(question.topic_id, question.partition, None, tuple(segments), offset, url)
+        return DescribedRemoteLog(
+            question.topic_id, question.partition, None, tuple(segments), offset, url, tuple(lost)
+        )
 
     def _locate(self, question: RemoteLogQuestion, context: RequestContext) -> Replica:
         return locate_permitted(

@@ -30,6 +30,7 @@ from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
 from node.runtime.work import run_in
 from node.tiering.remote_log_client import RemoteLogClient
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.encoded_segment import segment_head
 from replication.coordination.remote_log_requests import (
     BeginCopy,
@@ -40,10 +41,11 @@ from replication.coordination.remote_log_requests import (
     RemoteLogLeader,
     RemoteSegmentsPage,
 )
-from replication.coordination.tiering.remote_log import LostSegment, OffsetGap, RemoteLog, believed, refuted
+from replication.coordination.tiering.lost_segments import LostSegment, LostSegments
+from replication.coordination.tiering.remote_log import OffsetGap, RemoteLog, believed, refuted
 from storage.files.disk_executor import Executor
 from storage.log.log import Log
-from storage.log.remote_retention import remote_expiry
+from storage.log.remote_retention import age_limit, remote_expiry
 from storage.log.segment_copy import ClosedSegment, SegmentCopy, copy_limit, copyable_segments
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
@@ -115,9 +117,7 @@ class TieredPartition:
         self._leader = RemoteLogLeader(replica.key, replica.leader_epoch, services.me)
         self._remote: RemoteLog | None = None
         self._deleting: list[RemoteSegmentId] = []
-        self._lost: list[LostSegment] = []
-        """Of a leader: held until `_hold_ends`."""
-        self._hold_ends = Millis(0)
+        self._lost = LostSegments(replica.key)
         self._log_start_seen = Offset(0)
         self._expired_below = Offset(0)
         """Of a leader: up to here a former leader has deleted the log."""
@@ -215,17 +215,18 @@ class TieredPartition:
         log, client = self.log, self._services.client
         remote = RemoteLog(self.replica.key, log.local_log_start_offset)
         await client.ensure_topic()
-        self._lost.clear()
+        lost: list[LostSegment] = []
         await client.change(BeginRemoteLog(self._leader))
         self._ensure_current()
         if self.replica.remote is None:
             self.replica.read_from(remote)  # what is listed is read while the rest is listed
         async for page in client.pages(self.replica.key, None):
             self._ensure_current()
-            self._lost += remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
+            lost += remote.load(page.segments, log.epochs.entries, log.log_start_offset, log.log_end_offset)
             if page.log_start is not None and _has(log, page.log_start):
                 self._expired_below = page.log_start.start_offset
-        if self._lost and not self._hold_ends:  # else only the list is a new one
+        remote.lost, self._lost.segments = self._lost, lost
+        if lost and not self._lost.hold_ends:  # else only the list is a new one
             self._hold()
         if remote.unproven:
             _log.error(
@@ -244,33 +245,32 @@ class TieredPartition:
     def _hold(self) -> None:
         """Keep what is lost for a while."""
         hold = self._services.client.config.unreferenced_ms
-        self._hold_ends = Millis(self._services.clock.monotonic_ms() + hold)
+        lost, clock = self._lost, self._services.clock
+        lost.since_ms, lost.hold_ends = clock.wall_ms(), Millis(clock.monotonic_ms() + hold)
         _log.error(
             "%s: %d remote segments, up to offset %d, are of a leader epoch that an unclean election has lost; this "
             "log ends at offset %d. They are not read, and are deleted in %d h. If the election was a mistake, make a "
-            "replica the leader before that still has their records, or save their objects",
+            "replica the leader before that still has their records, or save their objects, which `tidelog tier "
+            "describe %s` lists",
             self,
-            len(self._lost),
-            max(each.end_offset for each in self._lost),
+            len(lost),
+            max(each.end_offset for each in lost.segments),
             self.log.log_end_offset,
             hold // 3_600_000,
+            self.replica.name.topic,
         )
 
     def _give_up_lost(self) -> None:
         """Delete what is lost once the hold has ended, or retention by age would have deleted it."""
         if not self._lost:
             return
-        config, clock = self.log.config, self._services.clock
+        clock = self._services.clock
+        now = Instant(clock.monotonic_ms(), clock.wall_ms())
         # A snapshot has these records again if the election is taken back: retention would not have deleted them.
-        expires = config.delete and config.retention_ms >= 0 and not self.log.pinned
-        expired = clock.wall_ms() - config.retention_ms if expires else 0
-        has_ended = clock.monotonic_ms() >= self._hold_ends
-        kept = [each for each in self._lost if not has_ended and not 0 <= each.max_timestamp < expired]
-        if len(kept) < len(self._lost):
-            _log.warning("%s: %d remote segments of a lost leader epoch are deleted", self, len(self._lost) - len(kept))
-            stay = {each.segment_id for each in kept}
-            self._deleting += (each.segment_id for each in self._lost if each.segment_id not in stay)
-            self._lost = kept
+        given_up = self._lost.give_up(now, age_limit(self.log.config, is_pinned=self.log.pinned))
+        if given_up:
+            _log.warning("%s: %d remote segments of a lost leader epoch are deleted", self, len(given_up))
+            self._deleting += given_up
 
     def _publish(self, remote: RemoteLog) -> None:
         self._ensure_current()

@@ -51,6 +51,11 @@ def remote_expiry(
     return RemoteExpiry(tuple(expired), start)
 
 
+def age_limit(config: LogConfig, *, is_pinned: bool) -> Millis | None:
+    """The age at which retention deletes records; None if it deletes none by age."""
+    return Millis(config.retention_ms) if config.delete and config.retention_ms >= 0 and not is_pinned else None
+
+
 def _is_old(segment: RemoteSegment, config: LogConfig, now: Millis) -> bool:
     """By its youngest record, or if no record has a timestamp, since it was copied."""
     youngest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.changed_ms

@@ -66,6 +66,8 @@ class Leader:
         self.answers_nothing_from: int | None = None
         self.refuses_from: int | None = None
         self.before_first: Callable[[], None] | None = None
+        self.lost: list[int] = []
+        """Start offsets of lost segments, behind the end of the log."""
         self.topic_id: bytes | None = None
         """Of the only topic that it knows; None: it believes each request."""
 
@@ -89,6 +91,8 @@ class Leader:
         )
         if self.topic_id not in (None, asked.topic_id):
             described.error.CopyFrom(to_proto(UnknownTopicId("the topic was deleted")))
+        elif asked.lost:
+            described.next_offset, described.store_url = self._lose(described, asked), STORE
         elif asked.start_offset == self.refuses_from:
             described.error.CopyFrom(to_proto(RequestTimedOut("the leader is busy")))
         elif asked.start_offset == RECORDS - 1:
@@ -97,6 +101,15 @@ class Leader:
             described.segments.append(segment(asked.topic_id, asked.partition, asked.start_offset))
             described.next_offset, described.store_url = asked.start_offset + 1, STORE
         return described
+
+    def _lose(self, described: data_pb2.DescribedRemoteLog, asked: data_pb2.RemoteLogQuestion) -> int:
+        """Add a lost segment, if there is one in the range. Returns where to continue."""
+        offset = next((each for each in self.lost if each >= asked.start_offset), None)
+        if offset is None:
+            return asked.end_offset
+        copy = segment(asked.topic_id, asked.partition, offset)
+        described.lost.append(data_pb2.LostRemoteSegment(segment=copy, since_ms=11, deleted_at_ms=12))
+        return offset + 1
 
 
 @pytest.fixture
@@ -129,7 +142,17 @@ async def test_a_history_of_many_pages_has_time_for_each_of_them(leader: Leader)
     for remote in found.values():
         assert [each.start_offset for each in remote.segments] == list(range(11))
         assert remote.store_url == STORE, "an answer without one does not replace it"
-    assert len(leader.requests) == 24
+    assert len([each for each in leader.requests if not each.partitions[0].lost]) == 24
+
+
+async def test_lost_segments_of_a_log_that_is_empty_are_told_in_pages(leader: Leader) -> None:
+    leader.lost = [0, 40, 1 << 40]
+    async with memory_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        async with Admin(cluster.bootstrap, clock=leader.clock, patience_ms=PATIENCE_MS) as admin:
+            [found] = (await admin.describe_remote_segments("orders")).values()
+    assert ([each.segment.start_offset for each in found.lost], found.segments) == (leader.lost, ())
+    assert {(each.since_ms, each.deleted_at_ms, found.store_url) for each in found.lost} == {(11, 12, STORE)}
 
 
 async def test_a_leader_that_stops_answering_in_the_middle_ends_the_call_after_its_patience(leader: Leader) -> None:

@@ -51,7 +51,13 @@ from tidelog.protocol import methods, status, wire
 from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2
 from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
-from tidelog.tiering.remote_segment import ObjectSection, RemoteSegment, RemoteSegmentState, SectionKind
+from tidelog.tiering.remote_segment import (
+    LostRemoteSegment,
+    ObjectSection,
+    RemoteSegment,
+    RemoteSegmentState,
+    SectionKind,
+)
 from tidelog.topic_snapshots import LeftOutProducer, SnapshotPartition
 from tidelog.types import (
     BatchReceipt,
@@ -287,7 +293,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
     DATA_DESCRIBE_REMOTE_LOGS: (
         st.builds(
             ranges.DescribeRemoteLogsRequest,
-            tuples(st.builds(ranges.RemoteLogQuestion, topic_ids, int32, int32, int64, int64)),
+            tuples(st.builds(ranges.RemoteLogQuestion, topic_ids, int32, int32, int64, int64, st.booleans())),
         ),
         st.builds(
             ranges.DescribeRemoteLogsAnswer,
@@ -300,6 +306,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
                     tuples(remote_segments),
                     int64,
                     text,
+                    tuples(st.builds(LostRemoteSegment, remote_segments, int64, int64)),
                 )
             ),
         ),

@@ -27,13 +27,14 @@ from tests.node.tiered_nodes import (
     bootstrap,
     consume_more,
     consumed,
+    elect_unclean,
     leader,
     of_store,
     produce,
 )
 from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.clock import MachineClock
-from tidelog.types import MAX_TIMESTAMP, NO_NODE, PartitionIndex
+from tidelog.types import MAX_TIMESTAMP, PartitionIndex
 
 FIRST = TopicPartition(TOPIC, PartitionIndex(0))
 RECORDS = 12
@@ -171,12 +172,6 @@ async def test_a_leader_that_has_lost_its_epochs_deletes_nothing(
     only if an operator accepts that."""
     store = FakeObjectStore()
     async with one_node(tmp_path, store) as (nodes, admin):
-
-        def is_leaderless() -> bool:
-            image = nodes.nodes[0].node.image
-            topic = None if image is None else image.topic(TOPIC)
-            return topic is not None and topic.partitions[0].leader == NO_NODE
-
         await produce(nodes, 0, RECORDS)
         await nodes.wait_until(all_left(nodes, RECORDS))
         copied = {*copies(store)}
@@ -185,9 +180,7 @@ async def test_a_leader_that_has_lost_its_epochs_deletes_nothing(
         file.unlink()
         await nodes.start(0)
         await nodes.wait_until(lambda: "leader epochs of what is in the remote tier are lost" in caplog.text)
-        await nodes.wait_until(is_leaderless)
-        while (await admin.elect_leaders([(TOPIC, 0)], unclean=True))[0].error is not None:
-            pass  # the node is not ready yet
+        await elect_unclean(nodes, admin)
         await nodes.wait_until(lambda: "remote segments below it are kept and not read" in caplog.text)
         await produce(nodes, RECORDS, 4)
         local = leader(nodes).log.local_log_start_offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,17 @@ import pytest
 from testbed.fake_object_store import FakeObjectStore
 from tests.node.real_nodes import real_nodes
 from tests.node.shell import Shell
-from tests.node.tiered_nodes import COORDINATORS, TIERED, TOPIC, all_left, bootstrap, leader, of_store, produce
+from tests.node.tiered_nodes import (
+    COORDINATORS,
+    TIERED,
+    TOPIC,
+    all_left,
+    bootstrap,
+    elect_unclean,
+    leader,
+    of_store,
+    produce,
+)
 from tidelog.client.admin import Admin
 
 
@@ -31,12 +42,15 @@ async def test_the_remote_segments_of_a_topic_are_listed(tmp_path: Path, capsys:
         assert ends[-1][1] >= leader(nodes).log.local_log_start_offset
         assert all(before[1] == behind[0] for before, behind in pairwise(ends)), "without a gap"
 
-        [documents] = await tidelog.json("tier", "describe", TOPIC)
+        [document] = await tidelog.json("tier", "describe", TOPIC)
+        documents = document["segments"]
+        assert document["lost"] == []
         assert [(each["start_offset"], each["end_offset"]) for each in documents] == ends
         assert {each["object"] for each in documents} <= store.objects.keys()
         shown = await tidelog("tier", "describe", TOPIC)
         assert f"{TOPIC}: {len(ends)} remote segments" in shown
         assert documents[0]["object"] in shown
+        assert "lost" not in shown + tidelog.err
         [offsets] = await tidelog.json("topic", "offsets", TOPIC, "local")
         at = leader(nodes).log
         assert offsets[0] == {
@@ -55,3 +69,35 @@ async def test_the_remote_segments_of_a_topic_are_listed(tmp_path: Path, capsys:
         assert "no remote segments: it has no remote tier" in await tidelog("tier", "describe", "local")
         await tidelog("tier", "describe", "other", code=1)
         assert "topic 'other' does not exist" in tidelog.err
+
+
+async def test_what_an_unclean_election_has_lost_is_listed_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only replica loses its log, and an operator elects it: the history is in the store, and is not read."""
+    store = FakeObjectStore()
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        tidelog = Shell(nodes, capsys)
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(
+                TOPIC, partitions=1, replication_factor=1, configs={**TIERED, "retention.ms": "-1"}
+            )
+            await produce(nodes, 0, 12)
+            await nodes.wait_until(all_left(nodes, 12))
+            [before] = await tidelog.json("tier", "describe", TOPIC)
+            await nodes.stop(0)
+            shutil.rmtree(tmp_path / "node-0" / f"{TOPIC}-0")
+            await nodes.start(0)
+            await elect_unclean(nodes, admin)
+            [document] = await tidelog.json("tier", "describe", TOPIC)
+        assert (document["segments"], len(document["lost"])) == ([], len(before["segments"]))
+        for lost, copied in zip(document["lost"], before["segments"], strict=True):
+            assert {**lost, **copied} == lost, "the same segments"
+            assert lost["epochs"] == [copied["copied_in"]]
+            assert lost["deleted_at_ms"] - lost["since_ms"] == pytest.approx(604_800_000, abs=1_000), "seven days later"
+            assert "elect --unclean orders-0" in lost["next_step"]
+        shown = await tidelog("tier", "describe", TOPIC)
+        assert f"{TOPIC}: 0 remote segments, 0 bytes in {store.url}" in shown
+        assert f"{len(before['segments'])} segments of leader epochs that an unclean election has lost" in shown
+        assert before["segments"][0]["object"] in shown
+        assert "orders-0: if the unclean election was intended, do nothing" in tidelog.err

@@ -9,9 +9,9 @@ from node.replicas.replica import Replica
 from node.tiering_settings import TieringConfig
 from storage.directory.maintenance_config import MaintenanceConfig
 from tests.node.real_nodes import RealNodes
-from tidelog import Consumer, Producer
+from tidelog import Admin, Consumer, Producer
 from tidelog.tiering.object_store import ObjectStore
-from tidelog.types import Millis
+from tidelog.types import NO_NODE, Millis
 
 TOPIC = "orders"
 TIERED = {
@@ -55,6 +55,19 @@ def in_sync(nodes: RealNodes) -> tuple[int, ...]:
     image = nodes.nodes[0].node.image
     topic = None if image is None else image.topic(TOPIC)
     return () if topic is None else tuple(topic.partitions[0].isr)
+
+
+async def elect_unclean(nodes: RealNodes, admin: Admin) -> None:
+    """Once the topic has no leader, elect one of its replicas, whatever it lacks."""
+
+    def is_leaderless() -> bool:
+        image = nodes.nodes[0].node.image
+        topic = None if image is None else image.topic(TOPIC)
+        return topic is not None and topic.partitions[0].leader == NO_NODE
+
+    await nodes.wait_until(is_leaderless)
+    while (await admin.elect_leaders([(TOPIC, 0)], unclean=True))[0].error is not None:
+        pass  # the node is not ready yet
 
 
 def follower_number(nodes: RealNodes) -> int:

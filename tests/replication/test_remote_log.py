@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from replication.coordination.encoded_segment import EncodedSegment, SegmentHead, decode_segment, segment_head
 from replication.coordination.remote_log_requests import SegmentPlace
 from replication.coordination.tiering import segment_table
-from replication.coordination.tiering.remote_log import LostSegment, RemoteLog, believed, refuted
+from replication.coordination.tiering.lost_segments import LostSegment
+from replication.coordination.tiering.remote_log import RemoteLog, believed, refuted
 from tests.replication.remote_segments import FINISHED, ORDERS, SECTIONS, STARTED, encoded
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionKey
@@ -139,7 +140,7 @@ def test_copies_of_a_lost_epoch_are_named_and_not_read() -> None:
     own = [0] * 10 + [2] * 10
     fine, lost = copied(1, own, 0, 10), copied(2, [0] * 10 + [1] * 10, 10, 20)
     assert log.load(map(encoded, [fine, lost]), history_of(own), Offset(0), Offset(20)) == (
-        LostSegment(lost.segment_id, Offset(20), lost.max_timestamp),
+        LostSegment(encoded(lost), Offset(20), lost.max_timestamp),
     )
     assert (log.segment_with(Offset(9)), log.segment_with(Offset(10))) == (fine, None)
     assert log.copied_end == 10
@@ -151,7 +152,7 @@ def test_epochs_that_do_not_reach_back_to_the_log_start_condemn_no_segment_below
     below, across, lost = (copied(1, [0] * 20, 0, 8), copied(2, [0] * 20, 8, 12), copied(3, [1] * 20, 12, 20))
     local = [EpochStart(LeaderEpoch(0), Offset(10))]
     assert log.load(map(encoded, [below, across, lost]), local, Offset(0), Offset(20)) == (
-        LostSegment(lost.segment_id, Offset(20), lost.max_timestamp),
+        LostSegment(encoded(lost), Offset(20), lost.max_timestamp),
     )
     assert (log.unproven, len(log)) == (2, 0)
 

@@ -7,7 +7,7 @@ transactions (transaction_admin.py), snapshots of topics (snapshot_admin.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -64,6 +64,7 @@ from tidelog.security.acls import (
 from tidelog.security.scram import ITERATIONS
 from tidelog.types import (
     EARLIEST_LOCAL,
+    INT64_MAX,
     LATEST,
     LATEST_TIERED,
     ByPartition,
@@ -424,9 +425,10 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
         return ByPartition({key: position.end_offset for key, position in positions.items()})
 
     async def describe_remote_segments(self, topic: str) -> ByPartition[RemoteSegments]:
-        """Return what of each partition of a topic is in the object store, as its leader believes. Raises
-        UnknownTopicOrPartition, UnknownTopicId if the topic is created again meanwhile, TopicAuthorizationFailed,
-        UnsupportedVersion; OffsetNotAvailable if a leader does not know its remote segments within `patience_ms`."""
+        """Return what of each partition of a topic is in the object store, as its leader believes, and what an unclean
+        election has lost of it. Raises UnknownTopicOrPartition, UnknownTopicId if the topic is created again meanwhile,
+        TopicAuthorizationFailed, UnsupportedVersion; OffsetNotAvailable if a leader does not know its remote segments
+        within `patience_ms`."""
         description = await self.describe_topic(topic)
         partitions = [(topic, each.partition) for each in description.partitions]
         starts, ends = await self.list_offsets(partitions, "earliest"), await self.end_positions(partitions)
@@ -434,7 +436,15 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
             key: AskedRange(description.topic_id, starts[key], position.end_offset, position.epoch)
             for key, position in ends.items()
         }
-        return ByPartition(await describe_remote_logs(self._cluster, ranges, timeout_ms=self._patience_ms))
+        everything = {
+            key: each._replace(start=Offset(0), end=Offset(INT64_MAX), lost=True) for key, each in ranges.items()
+        }
+        found = await describe_remote_logs(self._cluster, ranges, timeout_ms=self._patience_ms)
+        lost = await describe_remote_logs(self._cluster, everything, timeout_ms=self._patience_ms)
+        # The leader of an emptied log has no range to be asked about: only the second answer has the URL.
+        return ByPartition(
+            {key: replace(found[key], lost=lost[key].lost, store_url=lost[key].store_url) for key in lost}
+        )
 
     async def delete_records(
         self, before: Mapping[Place, int | datetime | Literal["latest"]]

@@ -15,7 +15,7 @@ from tidelog.errors import UnknownServerError
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.v1 import data_pb2
-from tidelog.tiering.remote_segment import RemoteSegment
+from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
 from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 
 
@@ -27,6 +27,8 @@ class AskedRange(NamedTuple):
     end: Offset
     known_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """A leader of an older epoch is not asked: it may be deposed, and its segments of a lost epoch."""
+    lost: bool = False
+    """True: about the lost segments that begin in the range, instead of those with its offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class RemoteSegments:
     """By start offset: as few as have all copied offsets of the range. They may overlap."""
     store_url: str
     """Where the nodes have their objects, without credentials; empty for a topic without a remote tier."""
+    lost: tuple[LostRemoteSegment, ...] = ()
+    """By start offset, if they were asked for: those that no reader is given, since an unclean election has lost their
+    records. The leader deletes them after a while."""
 
 
 async def describe_remote_logs(
@@ -47,6 +52,7 @@ async def describe_remote_logs(
     error after `timeout_ms`."""
     reached = {key: one.start for key, one in wanted.items()}
     found: dict[TopicPartition, list[RemoteSegment]] = {key: [] for key in wanted}
+    lost: dict[TopicPartition, list[LostRemoteSegment]] = {key: [] for key in wanted}
     urls = dict.fromkeys(wanted, "")
 
     def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
@@ -55,10 +61,12 @@ async def describe_remote_logs(
             "current_leader_epoch": partition.leader_epoch,
             "start_offset": reached[key],
             "end_offset": wanted[key].end,
+            "lost": wanted[key].lost,
         }
 
     def take(key: TopicPartition, answer: data_pb2.DescribedRemoteLog) -> bool:
         found[key] += [read_message(RemoteSegment, each) for each in answer.segments]
+        lost[key] += [read_message(LostRemoteSegment, each) for each in answer.lost]
         reached[key] = Offset(answer.next_offset)
         # An answer without segments may have no URL: it must not replace that of the segments before.
         urls[key] = answer.store_url or urls[key]
@@ -80,4 +88,4 @@ async def describe_remote_logs(
                 f"the leader of {left[0]} describes no remote segments from offset {reached[left[0]]} on, and does not "
                 "say that there are none: look at the versions and logs of the nodes"
             )
-    return {key: RemoteSegments(tuple(segments), urls[key]) for key, segments in found.items()}
+    return {key: RemoteSegments(tuple(found[key]), urls[key], tuple(lost[key])) for key in wanted}

@@ -82,3 +82,15 @@ class RemoteSegment:
     state: RemoteSegmentState
     sections: tuple[ObjectSection, ...] = ()
     """The parts of its object, in their order there; empty until the copy has finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRemoteSegment:
+    """A segment whose records an unclean election has lost, and which the leader keeps for a while."""
+
+    segment: RemoteSegment
+    since_ms: Millis
+    """Since when the leader keeps it, by its wall clock."""
+    deleted_at_ms: Millis
+    """When it will be deleted: when the leader has kept it for `remote.log.unreferenced.retention.ms`, or before, when
+    `retention.ms` of the topic has passed; INT64_MAX: not in any foreseeable time."""

@@ -26,10 +26,10 @@ from replication.coordination.encoded_segment import (
     SegmentHead,
     encoded_segment,
     segment_head,
-    segment_id_of,
     segment_value,
 )
 from replication.coordination.remote_log_requests import SegmentPlace
+from replication.coordination.tiering.lost_segments import LostSegment, LostSegments
 from replication.coordination.tiering.segment_table import SegmentTable
 from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.types import EpochStart, Millis, Offset, PartitionKey
@@ -68,14 +68,6 @@ def refuted(segment: SegmentHead, history: Sequence[EpochStart], log_start: Offs
     return bool(known) and any(each.epoch < known[-1].epoch for each in segment.leader_epochs[len(below) :])
 
 
-class LostSegment(NamedTuple):
-    """A finished segment of a lost leader epoch."""
-
-    segment_id: RemoteSegmentId
-    end_offset: Offset
-    max_timestamp: Millis
-
-
 class OffsetGap(NamedTuple):
     """Offsets that no segment has."""
 
@@ -103,6 +95,8 @@ class RemoteLog:
         segments may be deleted."""
         self.expired_below = Offset(0)
         """Up to here a former leader has deleted the log: below it, nothing is lost."""
+        self.lost = LostSegments(partition)
+        """Of a leader: what an unclean election has lost."""
         self.size = 0
         """Bytes of the record batches in all segments. What is in two of them counts once, by its share of offsets:
         retention would take overlaps, of which each change of the leader can leave one, from the records."""
@@ -139,7 +133,7 @@ class RemoteLog:
                 # Epochs that a damaged file has lost say nothing: to delete these would lose the only copy.
                 self.unproven += 1
             else:
-                lost.append(LostSegment(segment_id_of(encoded), segment.end_offset, segment.max_timestamp))
+                lost.append(LostSegment(encoded, segment.end_offset, segment.max_timestamp))
         return tuple(lost)
 
     def add(self, segment: RemoteSegment) -> None:

@@ -1504,6 +1504,7 @@ class RemoteLogQuestion(_message.Message):
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """topic id"""
     partition: _builtins.int
@@ -1514,6 +1515,8 @@ class RemoteLogQuestion(_message.Message):
     """of the range to be read"""
     end_offset: _builtins.int
     """its end, exclusive"""
+    lost: _builtins.bool
+    """true: about the segments of lost leader epochs that begin in the range, instead"""
     def __init__(
         self,
         *,
@@ -1522,10 +1525,11 @@ class RemoteLogQuestion(_message.Message):
         current_leader_epoch: _builtins.int = ...,
         start_offset: _builtins.int = ...,
         end_offset: _builtins.int = ...,
+        lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "end_offset", b"end_offset", "partition", b"partition", "start_offset", b"start_offset", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "end_offset", b"end_offset", "lost", b"lost", "partition", b"partition", "start_offset", b"start_offset", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1563,6 +1567,7 @@ class DescribedRemoteLog(_message.Message):
     SEGMENTS_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     STORE_URL_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """of the request"""
     partition: _builtins.int
@@ -1579,6 +1584,10 @@ class DescribedRemoteLog(_message.Message):
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[_remote_logs_pb2.RemoteSegment]:
         """By start offset: those with the offsets of the range that are copied, as few as possible. They may overlap."""
 
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRemoteSegment]:
+        """if they are asked for; by start offset"""
+
     def __init__(
         self,
         *,
@@ -1588,11 +1597,42 @@ class DescribedRemoteLog(_message.Message):
         segments: _abc.Iterable[_remote_logs_pb2.RemoteSegment] | None = ...,
         next_offset: _builtins.int = ...,
         store_url: _builtins.str = ...,
+        lost: _abc.Iterable[Global___LostRemoteSegment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_offset", b"next_offset", "partition", b"partition", "segments", b"segments", "store_url", b"store_url", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lost", b"lost", "next_offset", b"next_offset", "partition", b"partition", "segments", b"segments", "store_url", b"store_url", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribedRemoteLog: _TypeAlias = DescribedRemoteLog  # noqa: Y015
+
+@_typing.final
+class LostRemoteSegment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    since_ms: _builtins.int
+    """since when the leader keeps it, by its wall clock"""
+    deleted_at_ms: _builtins.int
+    """when it will be deleted, by the same clock"""
+    @_builtins.property
+    def segment(self) -> _remote_logs_pb2.RemoteSegment:
+        """which no reader is given"""
+
+    def __init__(
+        self,
+        *,
+        segment: _remote_logs_pb2.RemoteSegment | None = ...,
+        since_ms: _builtins.int = ...,
+        deleted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["segment", b"segment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "segment", b"segment", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LostRemoteSegment: _TypeAlias = LostRemoteSegment  # noqa: Y015
