@@ -50,8 +50,9 @@ def copyable_segments(
     """The closed segments with offsets that are not copied yet, oldest first. copied_end: the end up to which the log
     is copied without a gap. It may lie within a segment, if a leader whose segments begin elsewhere has made the
     copies: that segment is copied whole. limit: no offset at or above it may be copied."""
+    # Also those that compaction has emptied before: copies without them have a gap, which ends `copied_end` for ever.
     closed = (ClosedSegment(each, behind.base_offset) for each, behind in pairwise(segments))
-    return [each for each in closed if max(copied_end, log_start) < each.end <= limit and each.segment.size > 0]
+    return [each for each in closed if max(copied_end, log_start) < each.end <= limit]
 
 
 def copy_limit(log: Log) -> Offset:

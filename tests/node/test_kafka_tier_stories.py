@@ -16,6 +16,7 @@ from storage.checkpoints.checkpoint_file import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.isolation import FetchIsolation
 from testbed.fake_object_store import FakeObjectStore
 from tests.node.real_nodes import RealNodes, real_nodes
@@ -68,6 +69,41 @@ async def test_what_was_there_before_the_tier_is_copied_too(tmp_path: Path) -> N
             await admin.alter_topic(TOPIC, {"remote.storage.enable": "true", "local.retention.bytes": "0"})
         await nodes.wait_until(all_left(nodes, RECORDS))
         assert await consumed(nodes, RECORDS) == list(range(RECORDS))
+
+
+async def test_a_topic_that_was_compacted_is_copied_with_its_emptied_segments(tmp_path: Path) -> None:
+    """Compaction leaves first segments without a record. They are copied as others are: a copy that left them out would
+    never be one without a gap, and the segments behind it would be copied again and again."""
+    store = FakeObjectStore()
+
+    def prepare(nodes: RealNodes) -> None:
+        of_store(store)(nodes)
+        nodes.maintenance = MaintenanceConfig(retention_check_ms=200, cleaner_backoff_ms=50)
+
+    async with (
+        real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=prepare) as nodes,
+        Admin(bootstrap(nodes)) as admin,
+    ):
+        compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "file.delete.delay.ms": "0"}
+        settings = {**compacted, "segment.bytes": TIERED["segment.bytes"]}
+        await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=settings)
+        async with Producer(bootstrap(nodes), linger_ms=0) as producer:
+            for number in range(RECORDS):
+                await producer.send(TOPIC, f"{number}".encode() + b"." * 900, b"the only key", partition=0)
+        log = leader(nodes).log
+        await nodes.wait_until(lambda: sum(each.size for each in log.segments[:-1]) < 1_000)  # one record
+        assert not log.segments[0].size
+        await admin.alter_topic(
+            TOPIC, {"cleanup.policy": "delete", "remote.storage.enable": "true", "local.retention.bytes": "0"}
+        )
+        await nodes.wait_until(all_left(nodes, RECORDS))
+        await produce(nodes, RECORDS, RECORDS)
+        await nodes.wait_until(all_left(nodes, 2 * RECORDS))
+        starts = [key.rpartition("/")[2][:20] for key in copies(store)]
+        assert len(starts) == len(set(starts)), "each segment was copied once"
+        kept = await consumed(nodes, 3 + RECORDS)  # of the first ones, one and the active segment
+        assert kept[-RECORDS:] == list(range(RECORDS, 2 * RECORDS))
+        assert kept == await consumed(nodes, len(kept), isolation="read_committed")
 
 
 async def test_partitions_that_are_added_are_copied(tmp_path: Path) -> None:

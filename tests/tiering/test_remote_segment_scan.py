@@ -12,7 +12,7 @@ from storage.log_config import LogConfig
 from testbed.fake_object_store import FakeObjectStore
 from tests.storage.producer_batches import eventful
 from tests.storage.workbench import Bench, batch, contents, stamped
-from tests.tiering.remote_bench import TOPIC, copy, large
+from tests.tiering.remote_bench import TOPIC, build, copy, large
 from tidelog.records.batches import iter_batches
 from tidelog.tiering.remote_cache import Part, RemoteCache
 from tidelog.tiering.remote_errors import ObjectStoreUnavailable, RemoteObjectDamaged
@@ -173,3 +173,12 @@ def test_a_scan_goes_on_where_the_store_was_away(large_log: Log) -> None:
         offset = some[-1].next_offset
     assert failures >= 9
     assert b"".join(found) == log_of(large_log, segment)
+
+
+def test_a_segment_that_compaction_has_emptied_is_passed() -> None:
+    """Of a topic that was compacted before it had a tier: its first segments may have no records."""
+    store = FakeObjectStore()
+    segment, data = build(b"", [1])
+    store.put(segment_key(TOPIC, segment), [data])
+    (reads,) = reads_of(scan(store, segment), MIB)
+    assert [(bytes(each.records), each.next_offset) for each in reads] == [(b"", segment.end_offset)]
