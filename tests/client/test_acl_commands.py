@@ -65,6 +65,7 @@ def test_rules_with_an_authorizer_need_no_word(cluster: MemoryCluster, tidelog: 
     assert tidelog("acl test User:alice read --topic orders") == (1, "", "denied: no ACL allows it\n")
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_rules_that_were_added_are_reported_although_the_next_answer_fails(
     cluster: MemoryCluster, tidelog: Tidelog
 ) -> None:

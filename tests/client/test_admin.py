@@ -227,6 +227,7 @@ async def test_nodes_of_two_clusters_are_not_mixed() -> None:
                 await producer._cluster.refresh("orders")
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_the_synchronous_clients_do_the_same() -> None:
     before = set(threading.enumerate())  # other tests of this process may have left threads
     with cluster_in_a_thread() as cluster:

@@ -293,6 +293,7 @@ def test_a_log_directory_is_not_cordoned_while_an_older_node_would_cordon_all(
     assert not cluster.cordoned
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_the_nodes_are_named_before_the_command_or_after_it(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = "127.0.0.1:1"
     with cluster_in_a_thread() as made:
@@ -485,6 +486,7 @@ def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> No
         (("topic", "list", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
     ],
 )
+@pytest.mark.usefixtures("no_lag")
 def test_an_error_is_one_sentence(
     cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
@@ -495,6 +497,7 @@ def test_an_error_is_one_sentence(
     assert tidelog.out == b""
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_a_script_reads_errors_as_json(cluster: MemoryCluster, tidelog: Terminal) -> None:
     """What fails for one of several topics is a document of its own; what ends a command is its only one."""
     cluster.create("orders")

@@ -86,6 +86,7 @@ def test_what_is_consumed_as_json_is_produced_again(cluster: MemoryCluster, tide
     assert len(written(cluster, "orders")) == 6
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_a_wrong_line_is_named_and_the_others_are_sent(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     given = (
@@ -115,6 +116,7 @@ def test_a_line_that_is_nested_without_end_is_a_wrong_line(cluster: MemoryCluste
     assert tidelog.err.splitlines()[-1] == f"2 records acknowledged, {len(depths)} not written"
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_a_record_that_its_topic_refuses_takes_no_other_line_with_it(cluster: MemoryCluster, tidelog: Terminal) -> None:
     """A leader refuses the whole batch of such a record."""
     cluster.create("orders", configs={"message.timestamp.after.max.ms": "60000"})

@@ -91,6 +91,7 @@ WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "error", "says"), WRONG_RECORDS, ids=lambda each: str(each)[:40])
+@pytest.mark.usefixtures("no_lag")
 async def test_an_invalid_record_is_rejected_and_affects_no_other(
     wrong: dict[str, Any], error: type[Exception], says: str
 ) -> None:

@@ -240,6 +240,7 @@ async def test_a_topic_created_again_raises_inconsistent_topic_id() -> None:
             assert (await read(consumer, 1))[0].offset == 0
 
 
+@pytest.mark.usefixtures("no_lag")
 async def test_an_unknown_partition_raises_an_error() -> None:
     async with memory_cluster() as cluster:
         cluster.create("orders")
@@ -256,6 +257,7 @@ def flipped(records: bytes) -> bytes:
     return records[:-2] + bytes((records[-2] ^ 1,)) + records[-1:]
 
 
+@pytest.mark.usefixtures("no_lag")
 async def test_a_corrupt_batch_is_reported_and_can_be_skipped() -> None:
     async with memory_cluster() as cluster:
         cluster.create("orders")
@@ -321,6 +323,7 @@ async def test_a_corrupt_batch_is_fetched_again_and_reported_to_the_node() -> No
         assert [entry for entry in reported if entry[1]] == [(3, True)], "only the corrupt batch is rejected"
 
 
+@pytest.mark.usefixtures("no_lag")
 async def test_an_answer_without_a_whole_batch_is_rejected() -> None:
     async with memory_cluster() as cluster:
         cluster.create("orders")

@@ -115,9 +115,10 @@ async def test_keys_choose_the_partition_as_for_single_records() -> None:
             delivery = await producer.enqueue_many("orders", values, keys=keys)
             await delivery
         check_positions(cluster, delivery, values)
+        logs = written(cluster)
         for key, result in zip(keys, delivery.results(), strict=True):
             assert key is None or result.partition == partition_for_key(key, 7)
-            assert written(cluster)[result.partition][result.offset].key == key
+            assert logs[result.partition][result.offset].key == key
 
 
 async def test_the_producers_option_chooses_the_hash_of_single_and_of_many_records() -> None:
@@ -311,6 +312,7 @@ def test_timestamps_are_an_array_of_numpy_or_one_of_its_numbers() -> None:
     assert checked_columns(values, None, None, None, numpy.int64(7)).timestamps == 7
 
 
+@pytest.mark.usefixtures("no_lag")
 async def test_wrong_arguments_queue_nothing() -> None:
     async with memory_cluster() as cluster:
         cluster.create("orders", 2, {"max.message.bytes": "1000"})
@@ -444,6 +446,7 @@ async def test_rows_of_arrow_tables_are_written_and_read_again() -> None:
             assert [result.partition for result in only.results()] == [1, 1]
 
 
+@pytest.mark.usefixtures("no_lag")
 async def test_tables_that_are_no_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pa = pytest.importorskip("pyarrow")
     async with memory_cluster() as cluster:

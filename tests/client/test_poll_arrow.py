@@ -143,6 +143,7 @@ def damage(batch: bytes) -> bytes:
     return batch[:-1] + bytes([batch[-1] ^ 1])
 
 
+@pytest.mark.usefixtures("no_lag")
 async def test_rows_before_an_error_come_first_and_the_error_is_raised_in_its_turn() -> None:
     async with memory_cluster() as cluster:
         topic = cluster.create("orders", 3)

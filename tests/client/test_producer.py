@@ -268,20 +268,24 @@ async def test_a_cancelled_send_withdraws_nothing_and_affects_no_other() -> None
         assert cluster.values("orders") == [b"1", b"2"]
 
 
-async def test_an_unknown_topic_is_reported_and_a_new_one_is_waited_for() -> None:
-    async with memory_cluster() as cluster:
-        producer = Producer(cluster.bootstrap, linger_ms=0, max_block_ms=2_000)
-        async with producer:
-            with pytest.raises(UnknownTopicOrPartition, match="nothing"):
-                await producer.send("nothing", b"1")
-            with pytest.raises(InvalidRequest, match="await partitions"):
-                producer.send_nowait("nothing", b"1")
-            soon = start(producer.send("orders", b"1"))
-            await CLOCK.sleep_ms(150)
-            cluster.create("orders")
-            assert (await soon).offset == 0
-            with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0; partition 1 does not exist: use an"):
-                await producer.send("orders", b"1", partition=1)
+@pytest.mark.usefixtures("no_lag")
+async def test_an_unknown_topic_and_an_unknown_partition_are_reported() -> None:
+    async with memory_cluster() as cluster, Producer(cluster.bootstrap, linger_ms=0) as producer:
+        with pytest.raises(UnknownTopicOrPartition, match="nothing"):
+            await producer.send("nothing", b"1")
+        with pytest.raises(InvalidRequest, match="await partitions"):
+            producer.send_nowait("nothing", b"1")
+        cluster.create("orders")
+        with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0; partition 1 does not exist: use an"):
+            await producer.send("orders", b"1", partition=1)
+
+
+async def test_a_new_topic_is_waited_for() -> None:
+    async with memory_cluster() as cluster, Producer(cluster.bootstrap, linger_ms=0) as producer:
+        soon = start(producer.send("orders", b"1"))
+        await CLOCK.sleep_ms(150)
+        cluster.create("orders")
+        assert (await soon).offset == 0
 
 
 async def test_no_node_at_all_names_every_address() -> None:

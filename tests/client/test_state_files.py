@@ -218,6 +218,7 @@ def test_nothing_is_asked_of_a_cluster_if_the_files_are_wrong(
     assert "would be every name" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_prune_refuses_files_in_a_directory_that_is_not_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +240,7 @@ def test_prune_refuses_files_in_a_directory_that_is_not_read(
     refuse_unread_files([str(tmp_path), str(tmp_path / "team")])
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_prune_refuses_a_snapshot_that_lacks_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The user who took it could not see them; --prune by an administrator would delete them."""
     file = write(tmp_path, "cluster.json", '{"snapshot": {"missing-topics": 2}, "topics": {}}')
@@ -253,6 +255,7 @@ def test_prune_refuses_a_snapshot_that_lacks_topics(tmp_path: Path, capsys: pyte
         refuse_incomplete_snapshots(read_state([kept]))
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_a_diff_without_an_answer_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["-f", write(tmp_path, "a.toml", "[topics.a]"), "-b", "127.0.0.1:1"]
     assert main(["apply", *where, "--diff"]) == 2

@@ -121,6 +121,7 @@ def tidelogs(said: str) -> str:
     return line
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_a_command_without_tls_says_what_to_configure(
     cluster: MemoryCluster, certs: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

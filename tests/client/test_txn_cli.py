@@ -229,6 +229,7 @@ def test_a_hanging_transaction_is_aborted_by_its_first_offset(
         assert "give a transactional id, or --partition" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_lag")
 def test_a_synchronous_admin_has_the_same_calls(cluster: MemoryCluster) -> None:
     with (
         sync.Producer(cluster.bootstrap, transactional_id="etl") as producer,
