@@ -45,6 +45,8 @@ from tidelog.tiering.remote_errors import (
     RemoteObjectMissing,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 COLD, HOT = "history", "present"
 RECORDS = 20
 FETCH_BYTES = 2 * (4 << 20)

@@ -37,6 +37,8 @@ from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.clock import MachineClock
 from tidelog.types import MAX_TIMESTAMP, PartitionIndex
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 FIRST = TopicPartition(TOPIC, PartitionIndex(0))
 RECORDS = 12
 

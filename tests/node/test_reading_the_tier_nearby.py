@@ -31,6 +31,8 @@ from tests.node.tiered_nodes import (
 from tidelog import Consumer, Producer
 from tidelog.client.admin import Admin
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 NODES = 3
 ABORTED = 9
 """Records of the transaction that is aborted, in the middle."""

@@ -30,6 +30,8 @@ from tests.node.tiered_nodes import (
 from tidelog import Producer
 from tidelog.client.admin import Admin
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 NODES = 3
 SEGMENT = 2 * 1100
 """More than the bytes of a segment."""

@@ -31,6 +31,8 @@ from tidelog.protocol.v1 import common_pb2, remote_logs_pb2, rpcs
 from tidelog.tiering.remote_errors import RemoteObjectMissing
 from tidelog.types import EpochStart, LeaderEpoch, Offset
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 
 async def test_what_left_the_nodes_is_consumed_from_the_store(tmp_path: Path) -> None:
     store = FakeObjectStore()

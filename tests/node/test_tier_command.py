@@ -24,6 +24,8 @@ from tests.node.tiered_nodes import (
 )
 from tidelog.client.admin import Admin
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 
 async def test_the_remote_segments_of_a_topic_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = FakeObjectStore()

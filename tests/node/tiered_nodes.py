@@ -27,7 +27,7 @@ RECORDS = 60
 def of_store(store: ObjectStore, *, fetch_wait_ms: int = 500) -> Callable[[RealNodes], None]:
     def prepare(nodes: RealNodes) -> None:
         nodes.tiering = TieringConfig(url=store.url, partitions=1, min_isr=1, fetch_wait_ms=Millis(fetch_wait_ms))
-        nodes.maintenance = MaintenanceConfig(retention_check_ms=200)
+        nodes.maintenance = MaintenanceConfig(retention_check_ms=25)
         nodes.open_store = lambda _url: store
 
     return prepare
