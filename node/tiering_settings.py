@@ -31,12 +31,14 @@ class TieringConfig:
     3)"""
     min_isr: int = setting("remote.log.metadata.topic.min.isr", 2, number(1, INT32_MAX))
     """`min.insync.replicas` of `__remote_log_metadata` when it is created, at most all replicas"""
-    sweep_ms: int = setting("remote.log.orphan.sweep.interval.ms", 86_400_000, number(-1, INT64_MAX))
-    """how often objects without a segment are looked for, within this time and half of it (tiering.md, Orphans); -1:
-    never"""
-    orphan_age_ms: int = setting("remote.log.orphan.min.age.ms", 86_400_000, number(0, INT64_MAX))
+    # Each sweep lists the whole store: at shorter intervals, above all at 0, it would do nothing else.
+    sweep_ms: int = setting(
+        "remote.log.orphan.sweep.interval.ms", 86_400_000, number(60_000, INT64_MAX, unit="ms", also=-1)
+    )
+    """how often objects without a segment are looked for, within this time and half of it (tiering.md, Orphans): the
+    whole store is listed each time; -1: never"""
+    orphan_age_ms: int = setting("remote.log.orphan.min.age.ms", 86_400_000, millis(0, INT64_MAX))
     """only objects that were written longer ago are looked at, by the clocks of the store and the node"""
-
     unreferenced_ms: int = setting("remote.log.unreferenced.retention.ms", 604_800_000, millis(0, INT64_MAX))
     """how long a leader keeps remote segments of a lost leader epoch, unless `retention.ms` of the topic has expired
     them (tiering.md, Lost epochs; Kafka: not at all)"""

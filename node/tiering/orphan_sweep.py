@@ -117,10 +117,10 @@ class OrphanSweep:
         pause = self._rng.randrange(interval + 1)  # not all clusters that share a store at once
         while True:
             await self._clock.sleep_ms(pause)
-            pause = min(IDLE_MS, max(1, interval))
+            pause = min(IDLE_MS, interval)
             if not self._client.sweeps_here:
                 continue
-            pause = max(1, interval // 2 + self._rng.randrange(interval // 2 + 1))
+            pause = interval // 2 + self._rng.randrange(interval // 2 + 1)
             try:
                 await self.sweep()
             except TidelogError as error:

@@ -574,6 +574,13 @@ SEGMENT = '"segment.bytes" = 1048576'
             "transaction.state.log.replication.factor = 0",
             "transaction.state.log.replication.factor = 0: must be -1 or a whole number from 1 to 32767",
         ),
+        (
+            RACK,
+            "remote.log.orphan.sweep.interval.ms = 0",
+            "remote.log.orphan.sweep.interval.ms = 0: must be -1 or a whole number from 60000 to",
+        ),
+        (RACK, "remote.log.orphan.sweep.interval.ms = -2", "interval.ms = -2: must be -1 or a whole number from 60000"),
+        (RACK, "remote.fetch.max.wait.ms = 0", "remote.fetch.max.wait.ms = 0: must be a whole number from 1 to"),
         (RACK, "super.users = [1]", "super.users = [1]: must be a list of principals in quotes"),
         (
             RACK,
