@@ -55,6 +55,8 @@ _ONE_BYTE: Final = 0x80  # counts below it are encoded in one byte
 _STATES: Final = {int(state): state for state in RemoteSegmentState}
 _KINDS: Final = {int(kind): kind for kind in SectionKind}
 _KNOWN_KINDS: Final = bytes(_KINDS)
+_UPGRADE: Final = "upgrade this node to the version that wrote it"
+_RESTORE: Final = f"no version writes that: restore {REMOTE_LOG_METADATA_TOPIC} from a copy"
 
 
 class SegmentHead(NamedTuple):
@@ -80,7 +82,7 @@ def start_offset_of(encoded: EncodedSegment) -> Offset:
 
 def segment_head(encoded: EncodedSegment) -> SegmentHead:
     """The head of an encoded segment, which is checked as if all of it was decoded. Raises UnreadableCoordinatorRecord
-    if it is malformed or has a state or section that is not known."""
+    if it is malformed, has no offsets, or has a state or section that is not known."""
     return _fast_head(encoded) or _slow_head(encoded)
 
 
@@ -101,9 +103,9 @@ def _fast_head(encoded: EncodedSegment) -> SegmentHead | None:
     behind = first + _SECTION.size * (sections - 1)
     if (
         version != _VERSION
-        or not 1 <= epochs < _ONE_BYTE
+        or not 2 <= epochs < _ONE_BYTE
         or not 1 <= sections < _ONE_BYTE
-        or start < 0
+        or not 0 <= start < end
         or state not in _STATES
         or len(encoded) != behind + 1
         or encoded[behind]
@@ -121,21 +123,13 @@ def _fast_head(encoded: EncodedSegment) -> SegmentHead | None:
 
 def _slow_head(encoded: EncodedSegment) -> SegmentHead:
     value = _decoded_value(encoded)
-    try:
-        state = RemoteSegmentState(value.segment_state)
-        for each in value.sections:
-            SectionKind(each.kind)
-        if value.start_offset < 0:
-            raise ValueError(f"it starts at offset {value.start_offset}")
-    except ValueError as error:
-        raise _unreadable(segment_id_of(encoded), error) from error
     return SegmentHead(
         Offset(value.start_offset),
         Offset(value.end_offset),
         _leader_epochs(value),
         Millis(value.max_timestamp_ms),
         value.log_size,
-        state,
+        RemoteSegmentState(value.segment_state),
     )
 
 
@@ -185,6 +179,19 @@ def _decoded_value(encoded: EncodedSegment) -> RemoteLogSegmentValue:
         raise _unreadable(segment_id_of(encoded), error) from error
     if end != len(encoded):
         raise _unreadable(segment_id_of(encoded), f"{len(encoded) - end} bytes follow the last field")
+    try:
+        RemoteSegmentState(value.segment_state)
+        for each in value.sections:
+            SectionKind(each.kind)
+    except ValueError as error:
+        raise _unreadable(segment_id_of(encoded), error) from error
+    # No version writes such a record. What is computed of segments divides by their number of offsets, and compares
+    # their first leader epoch.
+    if not 0 <= value.start_offset < value.end_offset:
+        reason = f"it has the offsets from {value.start_offset} to below {value.end_offset}"
+        raise _unreadable(segment_id_of(encoded), reason, _RESTORE)
+    if not value.leader_epochs:
+        raise _unreadable(segment_id_of(encoded), "it has no leader epochs", _RESTORE)
     return value
 
 
@@ -205,29 +212,25 @@ def segment_value(segment: RemoteSegment) -> RemoteLogSegmentValue:
 
 
 def remote_segment(partition: PartitionKey, segment_id: UUID, value: RemoteLogSegmentValue) -> RemoteSegment:
-    """The segment of a record. Raises UnreadableCoordinatorRecord for a state or section that is not known."""
-    try:
-        return RemoteSegment(
-            RemoteSegmentId(segment_id),
-            partition.topic_id,
-            partition.partition,
-            Offset(value.start_offset),
-            Offset(value.end_offset),
-            _leader_epochs(value),
-            Millis(value.max_timestamp_ms),
-            value.log_size,
-            LeaderEpoch(value.copied_in_epoch),
-            NodeId(value.node_id),
-            Millis(value.changed_ms),
-            RemoteSegmentState(value.segment_state),
-            tuple(ObjectSection(SectionKind(each.kind), each.start, each.size, each.crc) for each in value.sections),
-        )
-    except ValueError as error:
-        raise _unreadable(segment_id, error) from error
+    """The segment of a record, as a coordinator writes it."""
+    return RemoteSegment(
+        RemoteSegmentId(segment_id),
+        partition.topic_id,
+        partition.partition,
+        Offset(value.start_offset),
+        Offset(value.end_offset),
+        _leader_epochs(value),
+        Millis(value.max_timestamp_ms),
+        value.log_size,
+        LeaderEpoch(value.copied_in_epoch),
+        NodeId(value.node_id),
+        Millis(value.changed_ms),
+        RemoteSegmentState(value.segment_state),
+        tuple(ObjectSection(SectionKind(each.kind), each.start, each.size, each.crc) for each in value.sections),
+    )
 
 
-def _unreadable(segment_id: UUID | str, cause: object) -> UnreadableCoordinatorRecord:
+def _unreadable(segment_id: UUID | str, cause: object, next_step: str = _UPGRADE) -> UnreadableCoordinatorRecord:
     return UnreadableCoordinatorRecord(
-        f"a record of {REMOTE_LOG_METADATA_TOPIC}, segment {segment_id}: {cause}; upgrade this node to the version "
-        "that wrote it"
+        f"a record of {REMOTE_LOG_METADATA_TOPIC}, segment {segment_id}: {cause}; {next_step}"
     )

@@ -4,6 +4,7 @@ decoding gives, and what cannot be decoded is refused."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -30,7 +31,6 @@ from tidelog.tiering.remote_segment import (
 )
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset
 
-OFFSETS = st.integers(0, 2**63 - 1).map(Offset)
 SEGMENT = RemoteSegment(
     RemoteSegmentId(UUID(int=7)),
     ORDERS.topic_id,
@@ -54,13 +54,14 @@ STATE_AT = -1 - 22 * len(SECTIONS) - 2
 def segments(draw: st.DrawFn) -> RemoteSegment:
     """Any, with more leader epochs and sections than fit in a count of one byte."""
     few = st.one_of(st.integers(0, 8), st.integers(120, 135))
+    start = draw(st.integers(0, 2**63 - 2))
     return RemoteSegment(
         RemoteSegmentId(draw(st.uuids())),
         ORDERS.topic_id,
         ORDERS.partition,
-        draw(OFFSETS),
-        draw(OFFSETS),
-        tuple(EpochStart(LeaderEpoch(number), Offset(3 * number)) for number in range(draw(few))),
+        Offset(start),
+        Offset(draw(st.integers(start + 1, 2**63 - 1))),
+        tuple(EpochStart(LeaderEpoch(number), Offset(3 * number)) for number in range(1 + draw(few))),
         Millis(draw(st.integers(-1, 2**62))),
         draw(st.integers(0, 2**62)),
         LeaderEpoch(draw(st.integers(0, 2**31 - 1))),
@@ -125,6 +126,27 @@ def test_what_this_version_does_not_know_is_refused(at: int, byte: int) -> None:
     data[at] = byte
     with pytest.raises(UnreadableCoordinatorRecord, match=str(SEGMENT.segment_id)):
         segment_head(EncodedSegment(bytes(data)))
+
+
+@pytest.mark.parametrize(
+    ("contradiction", "reason"),
+    [
+        ({"end_offset": Offset(10)}, "it has the offsets from 10 to below 10"),
+        ({"end_offset": Offset(-1)}, "it has the offsets from 10 to below -1"),
+        ({"start_offset": Offset(-5)}, "it has the offsets from -5 to below 20"),
+        ({"leader_epochs": ()}, "it has no leader epochs"),
+    ],
+)
+def test_a_segment_that_no_version_writes_is_refused(contradiction: dict[str, Any], reason: str) -> None:
+    """Of a hostile or damaged record. The leader that lists it would divide by its number of offsets, or compare an
+    epoch that is not there: both end the tier of the whole node."""
+    data = encoded(replace(SEGMENT, **contradiction))
+    with_tags = EncodedSegment(data[:-1] + b"\1\0\2ab")
+    for each in (data, with_tags):
+        with pytest.raises(UnreadableCoordinatorRecord, match=f"{reason}; no version writes that: restore __remote"):
+            segment_head(each)
+        with pytest.raises(UnreadableCoordinatorRecord, match=reason):
+            decode_segment(ORDERS, each)
 
 
 @given(cut=st.integers(1, 100), more=st.binary(min_size=1, max_size=30))
