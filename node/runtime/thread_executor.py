@@ -8,6 +8,7 @@ Invariants:
      share one lock: with eight of them, each piece wakes a second thread that finds nothing.)
   4. A worker goes idle only after it has found the queue empty while it was listed as idle. `submit` appends before it
      looks for an idle worker, so one of the two notices the other.
+  5. Work that was begun is reported, whatever has ended it, and its worker continues.
 Not here: which work goes to which executor (node/process/node.py).
 """
 
@@ -25,6 +26,10 @@ T = TypeVar("T")
 _Piece: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]]
 
 _log = logging.getLogger("node.executor")
+
+
+class WorkPanicked(Exception):
+    """Work has ended with what is no error that a caller can handle: a defect of the code that it called."""
 
 
 class ThreadExecutor:
@@ -105,8 +110,8 @@ class ThreadExecutor:
         began = time.monotonic()
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 (an exception of the work is its result)
-            result = error
+        except BaseException as error:  # noqa: BLE001 (an exception of the work is its result)
+            result = _failure(error)
         try:
             self._loop.call_soon_threadsafe(self._report, done, result, time.monotonic() - began)
         except RuntimeError:
@@ -121,3 +126,14 @@ class ThreadExecutor:
             if self._on_defect is None:
                 raise
             self._on_defect(defect)
+
+
+def _failure(error: BaseException) -> Exception:
+    """What is reported of work that this has ended. A panic of a library in Rust is no Exception: here it would end the
+    worker, and with it the executor, and in a task of the loop the node. A future takes no StopIteration: its waiter
+    would wait for ever."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    panic = WorkPanicked(f"work on a thread ended with {type(error).__name__}: {error}")
+    panic.__cause__ = error
+    return panic

@@ -18,7 +18,7 @@ from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.observability import logs
 from node.process import probe
-from node.runtime.thread_executor import ThreadExecutor
+from node.runtime.thread_executor import ThreadExecutor, WorkPanicked
 from node.runtime.work import run_in, run_while_awaited
 from tests.node.later_executor import Later
 from tidelog.types import Endpoint
@@ -49,6 +49,25 @@ async def test_failed_work_raises_in_its_caller() -> None:
     executor = ThreadExecutor("directory")
     with pytest.raises(ZeroDivisionError):
         await run_in(executor, lambda: 1 // 0)
+    assert await run_in(executor, lambda: "still works") == "still works"
+    executor.close()
+
+
+class PanicException(BaseException):
+    """As that of libraries in Rust: not an Exception."""
+
+
+@pytest.mark.parametrize("end", [PanicException("out of range"), SystemExit("out of range"), StopIteration()])
+async def test_a_panic_of_a_library_is_an_error_of_its_caller_and_the_worker_continues(end: BaseException) -> None:
+    """It ended the only worker: its caller and all callers after it waited for ever."""
+    executor = ThreadExecutor("store")
+
+    def panic() -> None:
+        raise end
+
+    with pytest.raises(WorkPanicked, match=f"ended with {type(end).__name__}: {end}") as raised:
+        await run_in(executor, panic)
+    assert raised.value.__cause__ is end
     assert await run_in(executor, lambda: "still works") == "still works"
     executor.close()
 
