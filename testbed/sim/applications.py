@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from testbed.sim import client_faults
 from testbed.sim.acknowledgements import Acknowledgements
 from testbed.sim.clock import SimClock
-from testbed.sim.healing import is_last_record, unhealed, what_is_missing
+from testbed.sim.healing import is_healed, is_last_record, what_is_missing
 from testbed.sim.ledger import Ledger, Violation
 from testbed.sim.loop import Deadlock, OutOfTime, SimulationError
 from testbed.sim.machine import coordinator_settings, endpoint_of
@@ -237,7 +237,7 @@ class ApplicationWorld:
             application.kill()
         self.sim.heal_everything()
         self.sim.run_until(
-            lambda: not unhealed(self.sim) and not self._open(),
+            lambda: is_healed(self.sim) and not self._open(),
             within=within,
             what=lambda: f"the cluster recovers: {self._open() or what_is_missing(self.sim)}",
         )

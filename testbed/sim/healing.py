@@ -6,6 +6,7 @@ Not here: the wait for it (world.py), what cleaning may remove from a log (ledge
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from replication.controller.image import PartitionState, TopicState
@@ -34,7 +35,7 @@ def is_last_record(record: Record) -> bool:
 
 def must_heal(sim: Simulation, within: float, *, lossy: bool) -> None:
     """Wait until a cluster without faults has recovered, then check it; see Simulation.must_heal."""
-    sim.run_until(lambda: not unhealed(sim), within=within, what=lambda: f"the cluster heals: {what_is_missing(sim)}")
+    sim.run_until(lambda: is_healed(sim), within=within, what=lambda: f"the cluster heals: {what_is_missing(sim)}")
     for name, state in _partitions(sim):
         if name.startswith("__"):
             continue  # only coordinators write to internal topics
@@ -43,7 +44,7 @@ def must_heal(sim: Simulation, within: float, *, lossy: bool) -> None:
         # leadership moved to the preferred leader meanwhile: the outcome is unknown
         with contextlib.suppress(LeadershipLost):
             sent.wait(within=within)
-    sim.run_until(lambda: not unhealed(sim), within=within, what=lambda: f"all is replicated: {what_is_missing(sim)}")
+    sim.run_until(lambda: is_healed(sim), within=within, what=lambda: f"all is replicated: {what_is_missing(sim)}")
     for topic in sim.image().topics.values():
         for state in topic.partitions:
             replicas_are_equal(sim, topic, state)  # before the reads: replicas may move during them
@@ -59,33 +60,41 @@ def _partitions(sim: Simulation) -> list[tuple[str, PartitionState]]:
     return [(topic.name, state) for topic in sim.image().topics.values() for state in topic.partitions]
 
 
+def is_healed(sim: Simulation) -> bool:
+    """Whether the cluster has fully recovered. Asked after every event: it looks no further than the first thing that
+    is missing."""
+    return all(next(missing(sim), None) is None for missing in _MISSING)
+
+
 def what_is_missing(sim: Simulation) -> str:
-    """What the cluster lacks for full recovery, as a text."""
-    return "; ".join(unhealed(sim)) or "nothing is missing now"
+    """What the cluster lacks for full recovery, as a text: all of the first kind that is missing."""
+    found = next((found for missing in _MISSING if (found := list(missing(sim)))), [])
+    return "; ".join(found) or "nothing is missing now"
 
 
-def unhealed(sim: Simulation) -> list[str]:
-    """What the cluster lacks for full recovery, for messages."""
-    image = sim.image()
-    missing = [f"{machine.name} is down" for machine in sim.machines.values() if not machine.up]
-    missing += [f"node {node.node_id} is fenced" for node in image.nodes.values() if node.fenced]
-    if missing:
-        return missing
-    logs = {(number, view.key): view for number in sim.nodes for view in sim.machines[number].replicas()}
-    for topic in image.topics.values():
+def _absent_nodes(sim: Simulation) -> Iterator[str]:
+    for machine in sim.machines.values():
+        if not machine.up:
+            yield f"{machine.name} is down"
+    for node in sim.image().nodes.values():
+        if node.fenced:
+            yield f"node {node.node_id} is fenced"
+
+
+def _unhealed_partitions(sim: Simulation) -> Iterator[str]:
+    for topic in sim.image().topics.values():
         for state in topic.partitions:
-            name = f"{topic.name}-{state.partition}"
             if set(state.isr) != set(state.replicas) or state.leader < 0 or state.adding or state.removing:
-                missing.append(f"{name}: leader {state.leader}, isr {state.isr} of {state.replicas}")
+                yield f"{topic.name}-{state.partition}: leader {state.leader}, isr {state.isr} of {state.replicas}"
                 continue
             if state.queued:
-                missing.append(f"{name}: its move to {state.queued} is queued and does not begin")
-            views_there = [logs.get((node, state.key)) for node in state.replicas]
+                yield f"{topic.name}-{state.partition}: its move to {state.queued} is queued and does not begin"
+            key = state.key
+            views_there = [sim.machines[node].replica(key) for node in state.replicas]
             there = [view.log for view in views_there if view is not None and view.log is not None]
             ends, marks = {log.log_end_offset for log in there}, {log.high_watermark for log in there}
             if len(there) != len(state.replicas) or len(ends) != 1 or ends != marks:
-                missing.append(f"{name}: {len(there)} logs online, ends {ends}, watermarks {marks}")
-    return missing or open_transactions(sim) or rotten_segments(sim)
+                yield f"{topic.name}-{state.partition}: {len(there)} logs online, ends {ends}, watermarks {marks}"
 
 
 def tier_is_known(sim: Simulation) -> bool:
@@ -98,29 +107,25 @@ def tier_is_known(sim: Simulation) -> bool:
     return True
 
 
-def open_transactions(sim: Simulation) -> list[str]:
-    """The open transactions of real producers: coordinators end those that nobody ends."""
-    return [
-        f"{ledger.name}: a transaction is open since offset {ledger.stable}"
-        for key, ledger in sim.checkers.ledgers.items()
-        if sim.image().partition(key) is not None
-        and sim.coordination.transactions.all
-        and not ledger.lossy
-        and ledger.stable < ledger.end
-    ]
+def _open_transactions(sim: Simulation) -> Iterator[str]:
+    """Those of real producers: coordinators end those that nobody ends."""
+    if not sim.coordination.transactions.all:
+        return
+    for key, ledger in sim.checkers.ledgers.items():
+        if ledger.stable < ledger.end and not ledger.lossy and sim.image().partition(key) is not None:
+            yield f"{ledger.name}: a transaction is open since offset {ledger.stable}"
 
 
-def rotten_segments(sim: Simulation) -> list[str]:
+def rotten_segments(sim: Simulation) -> Iterator[str]:
     """The segments in use with a flipped bit at or above the log start offset."""
-    return [
-        f"{segment.path} of {machine.name}: its bytes {found} are corrupt"
-        for machine in sim.machines.values()
-        if machine.disk.rots
-        for view in machine.replicas()
-        if isinstance(view.log, Log)
-        for segment in view.log.segments
-        if (found := _rotten_in(machine, view.log, segment))
-    ]
+    for machine in sim.machines.values():
+        for view in machine.replicas() if machine.disk.rots else ():
+            log = view.log
+            if not isinstance(log, Log):
+                continue
+            for segment in log.segments:
+                if found := _rotten_in(machine, log, segment):
+                    yield f"{segment.path} of {machine.name}: its bytes {found} are corrupt"
 
 
 def _rotten_in(machine: Machine, log: Log, segment: LogSegment) -> list[int]:
@@ -132,6 +137,10 @@ def _rotten_in(machine: Machine, log: Log, segment: LogSegment) -> list[int]:
         first = segment.find(log.log_start_offset)
     begin = segment.size if first is None else first.position
     return sorted(position for position in inode.seen.rot if position >= begin)
+
+
+_MISSING: Final = (_absent_nodes, _unhealed_partitions, _open_transactions, rotten_segments)
+"""Each names what is missing; the later ones count once the former find nothing."""
 
 
 def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState) -> None:

@@ -23,7 +23,7 @@ import heapq
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -488,14 +488,27 @@ class SimLoop(LoopInterface):
         an outer one that ends would leave it behind. Tasks that are created meanwhile are disposed of as well.
         """
         self._muted = True
-        disposed: list[SimTask[Any]] = []  # keeps references: nothing else holds a task that has not started
+        disposed: set[SimTask[Any]] = set()  # keeps references: nothing else holds a task that has not started
         while unfinished := [task for task in self.unfinished_tasks() if task not in disposed]:
-            disposed += unfinished
+            disposed.update(unfinished)
             self._ready.clear()
             self._timers.clear()
             for task in unfinished:
                 _dispose_of(task)
         self.close()
+
+
+def once_each(items: Iterable[T], is_done: Callable[[T], bool]) -> Callable[[], bool]:
+    """A condition for `run_until`: every item is done. It is called after every callback, and does not look again at
+    items that were done: they stay so."""
+    waiting = list(items)
+
+    def are_done() -> bool:
+        while waiting and is_done(waiting[-1]):
+            waiting.pop()
+        return not waiting
+
+    return are_done
 
 
 def _dispose_of(task: SimTask[Any]) -> None:

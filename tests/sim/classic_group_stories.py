@@ -78,7 +78,7 @@ def classic_coordinator_is_killed(sim: Simulation) -> None:
     wait_other_coordinator(sim, former, GROUP)
     sim.run_for(6)
     assert generation_of(group) == before, "the generation goes on"
-    assert not group.unsettled(), "all have what they had"
+    assert group.is_settled, "all have what they had"
     another = group.join()
     sim.run_until(lambda: bool(another.places), what="the next generation follows")
     assert generation_of(group) > before
@@ -143,7 +143,7 @@ def static_classic_member_restarts(sim: Simulation) -> None:
     first.stop()
     assert generation_of(group) == before, "no rebalance"
     assert second.generations == 1, "the other one went on"
-    assert not group.unsettled(), "all have what they had"
+    assert group.is_settled, "all have what they had"
 
 
 ALL = [

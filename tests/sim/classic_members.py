@@ -9,7 +9,7 @@ fenced may have it. The group may have members of KIP-848, too (members.py). Not
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from replication.coordination.classic_requests import (
@@ -85,19 +85,23 @@ class SimClassicGroup:
         found = [topic for name in self.topics if (topic := self.sim.image().topic(name)) is not None]
         return [(topic.name, int(state.partition)) for topic in found for state in topic.partitions]
 
-    def unsettled(self) -> list[str]:
+    @property
+    def is_settled(self) -> bool:
+        """Whether each partition has one owner among the members that live."""
+        return next(self.unsettled(), None) is None
+
+    def unsettled(self) -> Iterator[str]:
         """The partitions that do not have one owner among the members that live, for messages."""
-        owners = {place: [each.member_id for each in self.alive if place in each.places] for place in self.places()}
-        return [
-            f"{topic}-{partition} of classic group {self.name} is with {names or 'no member'}"
-            for (topic, partition), names in owners.items()
-            if len(names) != 1
-        ]
+        alive = [(each.member_id, each.places) for each in self.alive]
+        for place in self.places():
+            names = [member_id for member_id, places in alive if place in places]
+            if len(names) != 1:
+                yield f"{place[0]}-{place[1]} of classic group {self.name} is with {names or 'no member'}"
 
     def settle(self, within: float = 30.0) -> None:
         """Run the world until each partition has one owner."""
         self.sim.run_until(
-            lambda: not self.unsettled(),
+            lambda: self.is_settled,
             within=within,
             what=lambda: f"every partition has one owner: {'; '.join(self.unsettled())}",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from node.replication_settings import ReplicationConfig
 from storage.log.log import Log
+from testbed.sim.loop import once_each
 from testbed.sim.network import Envelope, Held
 from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, admits, committed, durable_offset, end, epoch, fenced, leads, write
@@ -241,7 +242,7 @@ def reassignment_under_load(sim: Simulation) -> None:
     sim.restart(others[2])
     sim.run_until(lambda: not moving(sim), what="all have moved")
     assert set(sim.partition(TOPIC).replicas) == set(others)
-    sim.run_until(lambda: all(each.done for each in sent), what="every record has its answer")
+    sim.run_until(once_each(sent, lambda each: each.done), what="every record has its answer")
     sim.must_heal()
     assert all(sim.replica(node, TOPIC) is None for node in replicas)
 
@@ -347,7 +348,7 @@ def drain_under_load(sim: Simulation) -> None:
     for held_back in updates:
         held_back.release()
     sim.run_until(lambda: not sim.machines[leader].up, within=45, what="the node has stopped")
-    sim.run_until(lambda: all(each.done for each in sent), what="every record has its answer")
+    sim.run_until(once_each(sent, lambda each: each.done), what="every record has its answer")
     sim.restart(leader)
     sim.run_until(lambda: leader in sim.isr(TOPIC), what="it is in sync again")
     preferred = sim.partition(TOPIC).replicas[0]

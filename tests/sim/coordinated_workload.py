@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from testbed.sim import client_faults
@@ -440,18 +441,24 @@ class CoordinatedWorkload:
         for slot in self._slots:
             slot.resume()
         self._sim.run_until(
-            lambda: not self._unowned(), within=OWNED_WITHIN, what=lambda: f"every partition: {self._unowned()}"
+            self._is_owned, within=OWNED_WITHIN, what=lambda: f"every partition: {list(self._unowned())}"
         )
 
-    def _unowned(self) -> list[str]:
-        """The partitions that do not have one owner. Clients that end only now are replaced."""
+    def _is_owned(self) -> bool:
+        """Whether every partition has one owner. Clients that end only now are replaced."""
         for slot in self._slots:
             slot.restart()
-        groups = [self.group] if self.pipeline is None or not self._workers else [self.group, self.pipeline.group]
-        unsettled = [
-            name for group in (*groups, *([self.moving] if self._movers else ())) for name in group.unsettled()
-        ]
-        return [*unsettled, *(self.classic.unsettled() if self._classic else ())]
+        return next(self._unowned(), None) is None
+
+    def _unowned(self) -> Iterator[str]:
+        """The partitions that do not have one owner."""
+        yield from self.group.unsettled()
+        if self.pipeline is not None and self._workers:
+            yield from self.pipeline.group.unsettled()
+        if self._movers:
+            yield from self.moving.unsettled()
+        if self._classic:
+            yield from self.classic.unsettled()
 
     def stop_transactors(self, within: float) -> None:
         """Every instance ends its transaction, and none begins another one."""

@@ -100,7 +100,7 @@ def joined(group: SimGroup, count: int, **options: Any) -> list[SimMember]:
     group.settle()
     sizes = len(group.places()) // count
     group.sim.run_until(
-        lambda: all(len(member.owned) >= sizes for member in members) and not group.unsettled(),
+        lambda: all(len(member.owned) >= sizes for member in members) and group.is_settled,
         what=lambda: f"partitions are shared evenly: {[len(member.owned) for member in members]}",
     )
     return members
@@ -139,7 +139,7 @@ def members_share_partitions(sim: Simulation) -> None:
     before = {member: set(member.owned) for member in (first, second)}
     calls = {member: len(member.callbacks) for member in (first, second)}
     third = group.join()
-    sim.run_until(lambda: len(third.owned) == 2 and not group.unsettled(), what="the third member has its share")
+    sim.run_until(lambda: len(third.owned) == 2 and group.is_settled, what="the third member has its share")
     for member in (first, second):
         given_up = {
             place for what, places in member.callbacks[calls[member] :] if what == "revoked" for place in places
@@ -461,7 +461,7 @@ def coordinator_is_killed_while_reconciling(sim: Simulation) -> None:
     wait_other_coordinator(sim, coordinator)
     sim.never(lambda: bool(second.owned), seconds=1.0, what="a partition has a second owner")
     stuck.set_result(None)
-    sim.run_until(lambda: len(second.owned) == 3 and not group.unsettled(), what="partitions are shared")
+    sim.run_until(lambda: len(second.owned) == 3 and group.is_settled, what="partitions are shared")
     write_all(sim, "b", 2)
     finished(group)
 

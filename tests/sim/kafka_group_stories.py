@@ -142,7 +142,7 @@ def static_classic_kafka_member_restarts(sim: Simulation) -> None:
     first.stop()
     assert generation_of(group) == before, "no rebalance"
     assert second.generations == 1, "the other one went on"
-    assert not group.unsettled(), "all have what they had"
+    assert group.is_settled, "all have what they had"
 
 
 def connections_of_classic_members_are_cut(sim: Simulation) -> None:
@@ -297,7 +297,7 @@ def late_worker_is_fenced(sim: Simulation) -> None:
     pause it within a transaction until the other one has its partitions, and let it go on."""
     line = begin_pipeline(sim, pause=0.5, transaction_timeout_ms=30_000)
     first, second = line.kafka_workers
-    sim.run_until(lambda: not line.group.unsettled(), what="both have their shares")
+    sim.run_until(lambda: line.group.is_settled, what="both have their shares")
     write_all(sim, "b", 3, 4)
     sim.run_until(lambda: has_open_transaction(sim, first), what="the first one has an open transaction")
     first.pause()

@@ -8,7 +8,7 @@ process at any moment.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from testbed.sim import client_faults
@@ -94,7 +94,12 @@ class SimGroup:
         found = [topic for name in names if (topic := self.sim.image().topic(name)) is not None]
         return [(topic.name, int(state.partition)) for topic in found for state in topic.partitions]
 
-    def unsettled(self) -> list[str]:
+    @property
+    def is_settled(self) -> bool:
+        """Whether each partition has one owner among the members that run."""
+        return next(self.unsettled(), None) is None
+
+    def unsettled(self) -> Iterator[str]:
         """The partitions that do not have one owner among the members that run, for messages."""
         classic = [] if self.classic is None else [member.member_id for member in self.classic.alive]
         kafka = [each.member_id for each in self.kafka if each.client.process.alive and not each.is_stopping]
@@ -103,7 +108,7 @@ class SimGroup:
     def settle(self, within: float = 30.0) -> None:
         """Run the world until each partition has one owner."""
         self.sim.run_until(
-            lambda: not self.unsettled(),
+            lambda: self.is_settled,
             within=within,
             what=lambda: f"every partition has one owner: {'; '.join(self.unsettled())}",
         )

@@ -11,7 +11,7 @@ Not here: the log (group_log.py), what owners read (member_readings.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from testbed.sim.commit_attempts import Place
 from testbed.sim.ledger import Violation
@@ -61,12 +61,10 @@ class Owners:
         """The process of a member has ended: it owns nothing any more."""
         self._owned.pop(member_id, None)
 
-    def missing(self, places: Iterable[Place], members: Iterable[str]) -> list[str]:
+    def missing(self, places: Iterable[Place], members: Iterable[str]) -> Iterator[str]:
         """The partitions that do not have exactly one owner among these members, for messages."""
-        alive = sorted(members)
-        found = []
+        alive = [(member_id, self.of(member_id)) for member_id in sorted(members)]
         for place in sorted(places):
-            owners = [member_id for member_id in alive if place in self.of(member_id)]
+            owners = [member_id for member_id, owned in alive if place in owned]
             if len(owners) != 1:
-                found.append(f"{place[0]}-{place[1]} of group {self.group} is owned by {owners or 'no member'}")
-        return found
+                yield f"{place[0]}-{place[1]} of group {self.group} is owned by {owners or 'no member'}"

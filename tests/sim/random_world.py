@@ -11,7 +11,7 @@ from node.coordinator_settings import CoordinatorSettings
 from node.replication_settings import ReplicationConfig
 from storage.log.log import Log
 from testbed.sim.healing import tier_is_known
-from testbed.sim.loop import MICROS, SimulationError
+from testbed.sim.loop import MICROS, SimulationError, once_each
 from testbed.sim.machine import SCRIPTED, coordinator_settings
 from testbed.sim.producers import SimProducer
 from testbed.sim.readings import Reading
@@ -288,13 +288,7 @@ class Workload:
 
     def all_is_read(self, within: float) -> None:
         """Wait until every reader has reached the end, which no producer moves any more."""
-        late = list(self._readings)
-
-        def are_complete() -> bool:
-            while late and late[-1].complete:  # a look costs more than most events: not again at those that are
-                late.pop()
-            return not late
-
+        are_complete = once_each(self._readings, lambda reading: reading.complete)
         self._sim.run_until(are_complete, within=within, what=self._who_lags)
 
     def _who_lags(self) -> str:

@@ -11,6 +11,7 @@ import contextlib
 from typing import Any
 
 from storage.log.log import Log
+from testbed.sim.loop import once_each
 from testbed.sim.machine import endpoint_of
 from testbed.sim.network import Envelope
 from testbed.sim.workload import Client, Fate
@@ -511,10 +512,10 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
         assert f"the leader, node {leader}, rejects every write: the disk of /data is full" in reported.causes[0]
         assert f"`tidelog partition reassign {TOPIC}-{p} --replicas {follower}," in reported.steps[1]
     else:
-        sim.run_until(lambda: all(one.done for one in sent), what="the others continue")
+        sim.run_until(once_each(sent, lambda one: one.done), what="the others continue")
         sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the full replica is removed")
     sim.fill_disk(node, room=None)
-    sim.run_until(lambda: all(one.done for one in sent), what="with free space all are written")
+    sim.run_until(once_each(sent, lambda one: one.done), what="with free space all are written")
     assert sent[-1].fate is Fate.ACKNOWLEDGED
     assert not any(one.fate is Fate.REFUSED for one in sent)
     sim.run_until(lambda: node in sim.isr(TOPIC, p), what="it continues by itself")

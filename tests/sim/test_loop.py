@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from testbed.sim.loop import Deadlock, Defect, OutOfTime, Runaway, SimLoop
+from testbed.sim.loop import Deadlock, Defect, OutOfTime, Runaway, SimLoop, once_each
 from testbed.sim.process import Process, ProcessState
 
 sleep = asyncio.sleep  # noqa: TID251 - this tests asyncio's own sleep
@@ -111,6 +111,25 @@ def test_an_unhandled_exception_ends_the_run() -> None:
     loop.call_later(1, lambda: 1 // 0)
     with pytest.raises(Defect, match="ZeroDivisionError"):
         loop.run_for(2)
+
+
+def test_a_wait_for_many_does_not_look_again_at_those_that_are_done() -> None:
+    done: set[str] = set()
+    looked: list[str] = []
+
+    def is_done(item: str) -> bool:
+        looked.append(item)
+        return item in done
+
+    are_done = once_each(["a", "b", "c"], is_done)
+    assert not are_done()
+    done |= {"b", "c"}
+    assert not are_done()
+    looked.clear()
+    assert not are_done()
+    assert looked == ["a"]
+    done.add("a")
+    assert are_done()
 
 
 def test_a_killed_process_never_runs_again_not_even_its_finally_blocks() -> None:
