@@ -26,6 +26,10 @@ class ControllerLease:
         """The active controller has acknowledged a heartbeat. sent_at: monotonic time before it was sent."""
         self._sent_at, self._until = sent_at, Millis(sent_at + lease_ms)
 
+    def ended_ms(self) -> int:
+        """For how long there has been no lease; 0 while there is one."""
+        return max(0, self._clock.monotonic_ms() - self._until)
+
     def why_ended(self) -> str:
         """Why there is no lease now, as text; empty while there is one."""
         now = self._clock.monotonic_ms()

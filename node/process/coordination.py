@@ -71,7 +71,8 @@ class NodeCoordinators:
         pause_ms: waits on a thread of its executor."""
         settings = config.coordinators
         self.streams, self.waiting = MemberStreams(), WaitingMembers()
-        why_no_lease = metadata.registration.lease.why_ended
+        lease = metadata.registration.lease
+        why_no_lease, no_lease_ms = lease.why_ended, lease.ended_ms
         topics = InternalTopics(metadata.metadata, metadata.create_topic)
 
         def image() -> ClusterImage:
@@ -120,7 +121,7 @@ class NodeCoordinators:
         created = CoordinatorTopics(_offsets_topic(settings.groups), _transactions_topic(settings.transactions))
         verifier = self.transactions.verifier
         groups = GroupHandlers(
-            self.groups, topics, self.streams, self.waiting, verifier, image=image, clock=clock, rng=rng
+            self.groups, topics, self.streams, self.waiting, verifier, no_lease_ms, image=image, clock=clock, rng=rng
         )
         self.services: Mapping[str, object] = {
             "Coordinators": CoordinatorHandlers(topics, created, image=image),

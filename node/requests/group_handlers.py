@@ -87,7 +87,14 @@ from replication.coordination.group_requests import (
 )
 from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.clock import Clock
-from tidelog.errors import GroupIdNotFound, InvalidRequest, NotCoordinator, TidelogError, TopicAuthorizationFailed
+from tidelog.errors import (
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    InvalidRequest,
+    NotCoordinator,
+    TidelogError,
+    TopicAuthorizationFailed,
+)
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
 from tidelog.types import JOIN_EPOCH, OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
 
@@ -105,6 +112,10 @@ DELETED_AT_ONCE: Final = 1
 VERIFY_MS: Final = 5_000
 """How long a transactional commit waits until its partition is part of the transaction."""
 
+DISCONNECTED_MS: Final = 30_000
+"""A node without a lease for so long is taken for disconnected, and replaced, which takes a session (2 s) and an
+election. Half of the time that Java gives a call (`default.api.timeout.ms`): the rest is left for the other node."""
+
 
 class GroupHandlers:
     """One method for each API of the Groups service."""
@@ -116,15 +127,17 @@ class GroupHandlers:
         streams: MemberStreams,
         waiting: WaitingMembers,
         verifier: TransactionVerifier | None,
+        no_lease_ms: Callable[[], int],
         *,
         image: Callable[[], ClusterImage],
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """verifier: None if transactional commits are not verified. image: returns the newest image of this node. rng:
-        for the ids of members."""
+        """verifier: None if transactional commits are not verified. no_lease_ms: returns for how long this node has had
+        no lease. image: returns its newest image. rng: for the ids of members."""
         self._runtime, self._topics, self._streams, self._verifier = runtime, topics, streams, verifier
         self._waiting, self._image, self._clock, self._rng = waiting, image, clock, rng
+        self._no_lease_ms = no_lease_ms
 
     def _partition_of(self, group_id: str) -> PartitionIndex:
         return self._topics.partition_of(OFFSETS_TOPIC, group_id)
@@ -318,12 +331,19 @@ class GroupHandlers:
     async def offset_fetch(self, request: OffsetFetch, context: RequestContext) -> OffsetFetchAnswer:
         """Committed offsets of partitions that the caller may describe."""
         ensure_committer(request.group_id, request.member_id, request.member_epoch, None)
-        if request.partitions is None:
-            answer: OffsetFetchAnswer = await self._ask(request.group_id, request, context)
-            return OffsetFetchAnswer(described(context, answer.partitions))
-        ensure_few(request.partitions, "partitions")
-        refused = refused_topics(context, GROUPS_OFFSET_FETCH, request.partitions)
-        return OffsetFetchAnswer(await self._ask_about_rest(request, refused, _not_fetched, context))
+        try:
+            if request.partitions is None:
+                answer: OffsetFetchAnswer = await self._ask(request.group_id, request, context)
+                return OffsetFetchAnswer(described(context, answer.partitions))
+            ensure_few(request.partitions, "partitions")
+            refused = refused_topics(context, GROUPS_OFFSET_FETCH, request.partitions)
+            return OffsetFetchAnswer(await self._ask_about_rest(request, refused, _not_fetched, context))
+        except CoordinatorNotAvailable as error:
+            if self._no_lease_ms() < DISCONNECTED_MS:
+                raise
+            # Clients of Kafka's protocol ask this node again after CoordinatorNotAvailable (kafka_group_offsets.py):
+            # one that sends no heartbeats would not find the coordinator that has replaced this one.
+            raise NotCoordinator(error.message) from None
 
     async def fetch_offsets_of_groups(
         self, request: FetchOffsetsOfGroups, context: RequestContext

@@ -35,8 +35,10 @@ def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
     lease.renew(sent_at, Millis(1_000))
     loop.run_for(0.69)
     assert not lease.why_ended()
+    assert lease.ended_ms() == 0
     loop.run_for(0.02)
     assert "acknowledged no heartbeat of this node for 10" in lease.why_ended()
+    assert lease.ended_ms() == 10
 
 
 def test_a_fenced_node_has_no_lease() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from testbed.sim.machine import endpoint_of
+from node.requests.group_handlers import DISCONNECTED_MS
+from testbed.sim.machine import KAFKA_PORT, endpoint_of
 from testbed.sim.world import Simulation
 from tests.sim.group_stories import (
     GROUP,
@@ -17,10 +18,12 @@ from tests.sim.group_stories import (
     tool_commits,
     wait_other_coordinator,
 )
-from tests.sim.stories import leads_quorum
-from tidelog.errors import TidelogError
+from tests.sim.kafka_client import KafkaClient, message_of
+from tests.sim.stories import TOPIC, leads_quorum
+from tidelog.errors import CoordinatorLoadInProgress, NotCoordinator, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2
+from tidelog.types import Endpoint
 
 
 def silent_coordinator_tells_no_old_offset(sim: Simulation) -> None:
@@ -66,6 +69,40 @@ def coordinator_answers_while_the_controller_fails_over(sim: Simulation) -> None
     finished(group)
 
 
+def coordinator_without_a_lease_is_asked_again(sim: Simulation) -> None:
+    """Goal: a consumer of Kafka's protocol that asks while the coordinator may not answer has its offset afterwards:
+    one of librdkafka never asks again after NOT_COORDINATOR, and one of Java that sends no heartbeats asks nowhere
+    else before it. Method: the metadata quorum has no leader for a while; then the coordinator is disconnected."""
+    sim.network.has_kafka = True
+    group = begin(sim, nodes=4, partitions=1)
+    assert tool_commits(sim, 1) is None
+    *voters, coordinator = sim.nodes
+    coordinate_at(sim, coordinator)
+    told = told_to_kafka(sim, coordinator)
+    sim.run_until(lambda: 0 in told, what="the coordinator answers")
+    told[:] = [0]  # until then it may not have known that it leads
+    for voter in voters[:2]:
+        sim.kill(voter)
+    sim.run_until(lambda: told[-1] != 0, what="the lease has ended")
+    sim.run_for(5)
+    for voter in voters[:2]:
+        sim.restart(voter)
+    sim.run_until(lambda: told[-1] == 0, what="the coordinator answers again")
+    assert set(told) == {0, CoordinatorLoadInProgress.code}, f"a coordinator without a lease answers with {set(told)}"
+    sim.run_until(lambda: len(sim.isr(*coordinator_place(sim, GROUP))) == 3, what="the replicas are there")
+
+    sim.disconnect(coordinator)
+    wait_other_coordinator(sim, coordinator)
+    sim.run_until(
+        lambda: told[-1] == NotCoordinator.code,
+        within=2 * DISCONNECTED_MS / 1_000,
+        what="clients of a disconnected coordinator are sent away",
+    )
+    assert set(told) == {0, CoordinatorLoadInProgress.code, NotCoordinator.code}
+    sim.heal(coordinator)
+    finished(group)
+
+
 def coordinate_at(sim: Simulation, node: int) -> None:
     """Move the coordinator of the group to a node."""
     place = coordinator_place(sim, GROUP)
@@ -98,7 +135,29 @@ def told_by(sim: Simulation, node: int) -> list[int]:
     return told
 
 
+def told_to_kafka(sim: Simulation, node: int) -> list[int]:
+    """The errors, 0 for none, with which a node answers a client of Kafka's protocol that asks for the committed offset
+    from now on, all the time and without a membership."""
+    told: list[int] = []
+    client = sim.client()
+    kafka, sent = KafkaClient(client), message_of("OffsetFetch")
+    topic = sent.OffsetFetchRequestTopics((0,), TOPIC)
+    request = sent.OffsetFetchRequest("", (), (sent.OffsetFetchRequestGroup(GROUP, (topic,)),))
+
+    async def asks() -> None:
+        while True:
+            with contextlib.suppress(TidelogError):
+                wire = await kafka.wire(Endpoint(endpoint_of(node).host, KAFKA_PORT))
+                answer = await wire.ask("OffsetFetch", request)
+                told.extend(each.error_code for each in answer.groups)
+            await client.sleep(0.05)
+
+    client.start(asks(), f"asks node {node}")
+    return told
+
+
 ALL: tuple[Callable[[Simulation], None], ...] = (
     silent_coordinator_tells_no_old_offset,
     coordinator_answers_while_the_controller_fails_over,
+    coordinator_without_a_lease_is_asked_again,
 )

@@ -27,10 +27,10 @@ from replication.coordination.group_requests import (
     OffsetToCommit,
 )
 from tidelog.errors import (
+    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     GroupIdNotFound,
     IllegalGeneration,
-    NotCoordinator,
     TidelogError,
 )
 from tidelog.protocol.kafka.messages import offset_commit_request as asked_commit
@@ -216,10 +216,11 @@ def _fields(fetched: FetchedOffset) -> dict[str, Any]:
 
 
 def _fetch_code(error: TidelogError | None) -> int:
-    """Java's consumers before 3.9 stop after COORDINATOR_NOT_AVAILABLE, but look the coordinator up again after
-    NOT_COORDINATOR, as all others do."""
+    """Clients know the number by which they ask the same node again. After COORDINATOR_NOT_AVAILABLE aiokafka, and
+    Java's consumers before 3.9, stop, and librdkafka never asks again, as after NOT_COORDINATOR (its issue 5586): a
+    coordinator that may not answer for a moment would leave its consumers without offsets."""
     code = coordinator_code_of(error)
-    return NotCoordinator.code if code == CoordinatorNotAvailable.code else code
+    return CoordinatorLoadInProgress.code if code == CoordinatorNotAvailable.code else code
 
 
 def _refuse_fetch(message: asked_fetch.OffsetFetchRequest, error: TidelogError, version: int) -> OffsetFetchResponse:

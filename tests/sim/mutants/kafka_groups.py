@@ -11,8 +11,10 @@ from node.listeners.kafka import kafka_consumer_groups as _consumer_groups
 from node.listeners.kafka import kafka_group_offsets, kafka_transactions
 from node.listeners.kafka import kafka_groups as _groups
 from node.listeners.kafka import kafka_server as _server
+from node.requests import group_handlers
 from replication.coordination.groups import offset_requests
 from tests.sim import kafka_group_stories as stories
+from tests.sim.lease_stories import coordinator_without_a_lease_is_asked_again
 from tests.sim.mutants.mutant import Mutant, Patch
 
 kafka_consumer_groups: Any = _consumer_groups
@@ -138,6 +140,17 @@ def offsets_are_of_another_partition(patch: Patch) -> None:
     patch.setattr(kafka_group_offsets, "_fields", mixed)
 
 
+def coordinators_without_a_lease_send_their_clients_away(patch: Patch) -> None:
+    """A client that asks for committed offsets is told to look the coordinator up whenever it may not answer."""
+    waits = kafka_group_offsets._fetch_code
+    patch.setattr(kafka_group_offsets, "_fetch_code", lambda error: 16 if waits(error) == 14 else waits(error))
+
+
+def disconnected_coordinators_keep_their_clients(patch: Patch) -> None:
+    """A client that asks for committed offsets is told to wait however long the node has had no lease."""
+    patch.setattr(group_handlers, "DISCONNECTED_MS", 1 << 40)
+
+
 # --- members of consumer groups ---------------------------------------------------------------------------------------
 
 
@@ -252,6 +265,18 @@ MUTANTS: Final = (
         "offsets",
         stories.kafka_member_shares_a_group,
         "as the committed offset of",
+    ),
+    Mutant(
+        coordinators_without_a_lease_send_their_clients_away,
+        "coordinators",
+        coordinator_without_a_lease_is_asked_again,
+        "a coordinator without a lease answers with .*16",
+    ),
+    Mutant(
+        disconnected_coordinators_keep_their_clients,
+        "coordinators",
+        coordinator_without_a_lease_is_asked_again,
+        "clients of a disconnected coordinator are sent away",
     ),
     Mutant(
         unchanged_assignments_are_told_as_empty,
