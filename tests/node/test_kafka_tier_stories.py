@@ -39,6 +39,8 @@ from tidelog.types import MAX_TIMESTAMP, PartitionIndex
 
 pytestmark = pytest.mark.usefixtures("quick_tier")
 
+pytestmark = pytest.mark.usefixtures("quick_tier")
+
 FIRST = TopicPartition(TOPIC, PartitionIndex(0))
 RECORDS = 12
 
