@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from node.security import provider_keys
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider, accepting
@@ -194,7 +195,10 @@ async def test_attempts_with_wrong_tokens_are_bounded_as_those_with_wrong_passwo
         assert sum(isinstance(each, TooManyHandshakes) for each in ended) == 36
 
 
-async def test_the_keys_rotate_at_the_provider_and_sessions_of_a_withdrawn_key_end(tmp_path: Path) -> None:
+async def test_the_keys_rotate_at_the_provider_and_sessions_of_a_withdrawn_key_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_keys, "FILE_CHECK_MS", 200)
     provider, path = IdentityProvider(), tmp_path / "keys"
     async with token_nodes(tmp_path, provider.write(path)) as nodes:
         former, address = provider.token(), nodes.outside[0]
@@ -206,7 +210,7 @@ async def test_the_keys_rotate_at_the_provider_and_sessions_of_a_withdrawn_key_e
             await ask(nodes, of(former))
             provider.rotate(keep=False)
             provider.write(path)
-            with pytest.raises(SaslSessionEnded, match="withdrawn the key"):  # the node looks every 5 s
+            with pytest.raises(SaslSessionEnded, match="withdrawn the key"):
                 await stream.receive()
             with pytest.raises(SaslAuthenticationFailed, match="not among those"):
                 await transport.open_stream(address, methods.DATA_FETCH_STREAM)
