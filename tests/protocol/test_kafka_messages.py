@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,9 @@ from tidelog.protocol.kafka.schemas.generate import generate, snake
 from tidelog.types import Millis, ProducerId, TransactionState
 
 each_message = pytest.mark.parametrize("path", [*PRODUCT, *OTHERS], ids=lambda path: path.stem)
+each_message_of_kio = pytest.mark.parametrize("path", [*WIRE, *OTHERS], ids=lambda path: path.stem)
+few_examples = settings(max_examples=20)
+"""Of each message, hundreds together: one generator makes the code of all."""
 
 
 def schema(name: str) -> Path:
@@ -39,10 +43,7 @@ def schema(name: str) -> Path:
 # --- every message in every version -----------------------------------------------------------------------------
 
 
-@each_message
-@settings(max_examples=60)
-@given(data=st.data())
-def test_messages_come_back_and_need_each_of_their_bytes(path: Path, data: st.DataObject) -> None:
+def ensure_each_byte_is_needed(path: Path, data: st.DataObject) -> None:
     codec, version = message(path).codec, data.draw(st.sampled_from(message(path).versions))
     value = data.draw(message(path).instances(version))
     encoded = codec.encode(value, version)
@@ -53,10 +54,7 @@ def test_messages_come_back_and_need_each_of_their_bytes(path: Path, data: st.Da
             codec.decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))], version)
 
 
-@each_message
-@settings(max_examples=60)
-@given(data=st.data())
-def test_any_bytes_are_a_message_or_the_error(path: Path, data: st.DataObject) -> None:
+def ensure_a_message_or_the_error(path: Path, data: st.DataObject) -> None:
     codec, version = message(path).codec, data.draw(st.sampled_from(message(path).versions))
     with suppress(MalformedMessage):
         codec.decode(data.draw(st.binary(max_size=80)), version)
@@ -67,10 +65,7 @@ def test_any_bytes_are_a_message_or_the_error(path: Path, data: st.DataObject) -
         codec.decode(bytes(damaged), version)
 
 
-@pytest.mark.parametrize("path", [*WIRE, *OTHERS], ids=lambda path: path.stem)
-@settings(max_examples=60)
-@given(data=st.data())
-def test_kio_reads_what_is_written_and_writes_the_same(path: Path, data: st.DataObject) -> None:
+def ensure_kio_agrees(path: Path, data: st.DataObject) -> None:
     """The numbers are small: kio makes enumerations and dates of some, which have fewer values."""
     version = data.draw(st.sampled_from(message(path).versions))
     api, kind = snake(path.stem).rsplit("_", 1)
@@ -84,6 +79,40 @@ def test_kio_reads_what_is_written_and_writes_the_same(path: Path, data: st.Data
     written = BytesIO()
     entity_writer(entity)(written, read)
     assert written.getvalue() == encoded
+
+
+@each_message
+@few_examples
+@given(data=st.data())
+def test_messages_come_back_and_need_each_of_their_bytes(path: Path, data: st.DataObject) -> None:
+    ensure_each_byte_is_needed(path, data)
+
+
+@each_message
+@few_examples
+@given(data=st.data())
+def test_any_bytes_are_a_message_or_the_error(path: Path, data: st.DataObject) -> None:
+    ensure_a_message_or_the_error(path, data)
+
+
+@each_message_of_kio
+@few_examples
+@given(data=st.data())
+def test_kio_reads_what_is_written_and_writes_the_same(path: Path, data: st.DataObject) -> None:
+    ensure_kio_agrees(path, data)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("ensure", [ensure_each_byte_is_needed, ensure_a_message_or_the_error, ensure_kio_agrees])
+@settings(max_examples=6_000)
+@given(data=st.data())
+def test_many_examples_of_all_messages(
+    ensure: Callable[[Path, st.DataObject], None],
+    data: st.DataObject,
+) -> None:
+    """Thousands of examples find what the few of the first tier do not: values that only one field of one version
+    takes."""
+    ensure(data.draw(st.sampled_from([*WIRE, *OTHERS] if ensure is ensure_kio_agrees else [*PRODUCT, *OTHERS])), data)
 
 
 # --- records ----------------------------------------------------------------------------------------------------
