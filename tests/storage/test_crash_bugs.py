@@ -182,17 +182,19 @@ BUGS = [
     Bug(a_truncation_lowers_nothing, Plain),
     Bug(a_truncation_leaves_the_claims, Plain),
     Bug(producers_survive_a_truncation, Plain),
-    Bug(snapshots_survive_a_truncation, Plain),
     Bug(recovery_does_not_rewrite, Plain),
-    Bug(recovery_does_not_rewrite, PageCache),
     Bug(epochs_come_behind_bytes, OldFormat),
     Bug(epoch_files_are_never_written, OldFormat),
     Bug(a_log_start_is_not_written, Plain),
+]
+RARE_BUGS = [
+    Bug(snapshots_survive_a_truncation, Plain),
+    Bug(recovery_does_not_rewrite, PageCache),
     Bug(retention_syncs_no_snapshot, Plain),
     Bug(cleaned_segments_are_not_synced, Compacted),
 ]
-if os.environ.get("FULL") == "1":  # rarer ones
-    BUGS += [
+if os.environ.get("FULL") == "1":
+    RARE_BUGS += [
         Bug(a_sync_begun_before_a_truncation_counts, Plain),
         Bug(recovery_leaves_nothing_to_flush, PageCache),
         Bug(swaps_are_not_synced, Compacted),
@@ -201,9 +203,23 @@ if os.environ.get("FULL") == "1":  # rarer ones
     ]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.plant.__name__}-{bug.machine.__name__}")
+def name_of(bug: Bug) -> str:
+    return f"{bug.plant.__name__}-{bug.machine.__name__}"
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
 def test_crashes_find_a_planted_bug(bug: Bug, monkeypatch: Patch) -> None:
-    """Above 10 s: some bugs need a crash at each of many points."""
+    find(bug, monkeypatch)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("bug", RARE_BUGS, ids=name_of)
+def test_crashes_find_a_rare_bug(bug: Bug, monkeypatch: Patch) -> None:
+    """Above 10 s: these bugs need a crash at each of more than 5,000 points."""
+    find(bug, monkeypatch)
+
+
+def find(bug: Bug, monkeypatch: Patch) -> None:
     bug.plant(monkeypatch)
     machine, seed, found = bug.machine, 1, None
     machine.points = 0
