@@ -13,42 +13,28 @@ import pytest
 from confluent_kafka import KafkaError
 
 from node.process.local_cluster import LocalCluster, LocalNode
+from tests.integration.tiered_cluster import START_S, create_tiered_topic, first_on_disk, tiering_settings
 from tidelog import Producer
 
 pytestmark = pytest.mark.integration
 
 TOPIC, RECORDS = "orders", 400
 SEGMENT_BYTES, RECORD_BYTES = 20_000, 1_000
-START_S = 240
-"""Longer than the busiest machine takes."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes, each in a rack of its own, and a topic whose first records are in the store only."""
-    settings = {
-        "remote.log.storage.url": f"file://{tmp_path}/store",
-        "remote.log.metadata.topic.num.partitions": 1,
-        "log.retention.check.interval.ms": 300,
-    }
-    cluster = LocalCluster(tmp_path / "nodes", settings=settings, kafka=True)
+    cluster = LocalCluster(tmp_path / "nodes", settings=tiering_settings(f"file://{tmp_path}/store"), kafka=True)
     for node in cluster.nodes:
         node.wrapper = ("env", f"TIDELOG_BROKER_RACK={rack_of(node)}")
     with cluster:
-        cluster.wait_healthy(START_S)
-        cluster.create_topic(
-            TOPIC,
-            1,
-            min_insync_replicas="2",
-            remote_storage_enable="true",
-            segment_bytes=str(SEGMENT_BYTES),
-            local_retention_bytes="0",
-            file_delete_delay_ms="0",
-        )
-        cluster.wait_healthy(START_S)
+        create_tiered_topic(cluster, TOPIC, segment_bytes=SEGMENT_BYTES)
         asyncio.run(produce(cluster, range(RECORDS)))
         cluster.wait_until(
-            lambda: min(map(first_on_disk, cluster.nodes)) >= RECORDS - 3 * SEGMENT_BYTES // RECORD_BYTES,
+            lambda: (
+                min(first_on_disk(node, TOPIC) for node in cluster.nodes) >= RECORDS - 3 * SEGMENT_BYTES // RECORD_BYTES
+            ),
             within_s=START_S,
             what="copied segments leave all nodes",
         )
@@ -63,11 +49,6 @@ async def produce(cluster: LocalCluster, numbers: range) -> None:
     async with Producer(cluster.bootstrap, acks="all", delivery_timeout_ms=120_000, linger_ms=0) as producer:
         for number in numbers:
             await producer.send(TOPIC, (b"%d." % number).ljust(RECORD_BYTES, b"x"), partition=0)
-
-
-def first_on_disk(node: LocalNode) -> int:
-    """The offset with which the first segment on a node begins; -1 while files come and go."""
-    return min((int(file.stem) for file in (node.data / f"{TOPIC}-0").glob("*.log")), default=-1)
 
 
 def bytes_from_store(node: LocalNode) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from node.process.local_cluster import LocalCluster
+from tests.integration.tiered_cluster import START_S, create_tiered_topic, first_on_disk, tiering_settings
 from tests.tiering.s3_gateway import BUCKET, S3Gateway
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -18,13 +19,7 @@ pytestmark = pytest.mark.integration
 
 TOPIC, RECORDS = "orders", 100
 SEGMENT_BYTES, RECORD_BYTES = 20_000, 1_000
-START_S = 240
-"""Longer than the busiest machine takes."""
-SETTINGS = {
-    "remote.log.storage.url": f"s3://{BUCKET}/tide",
-    "remote.log.metadata.topic.num.partitions": 1,
-    "log.retention.check.interval.ms": 300,
-}
+SETTINGS = tiering_settings(f"s3://{BUCKET}/tide")
 CREDENTIALS, NO_BUCKET, NO_SERVER = "wrong credentials", "no bucket", "no server"
 SAID = {
     CREDENTIALS: "give this process credentials that may read, write, list and delete there",
@@ -48,11 +43,6 @@ def figure(cluster: LocalCluster, metric: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
 
 
-def first_on_disk(cluster: LocalCluster) -> int:
-    """The offset with which the first segment on the node begins; -1 while files come and go."""
-    return min((int(file.stem) for file in (cluster.nodes[0].data / f"{TOPIC}-0").glob("*.log")), default=-1)
-
-
 async def produce(cluster: LocalCluster, first: int) -> None:
     async with Producer(cluster.bootstrap, acks="all", delivery_timeout_ms=120_000, linger_ms=0) as producer:
         for number in range(first, first + RECORDS):
@@ -69,16 +59,7 @@ async def read(cluster: LocalCluster, count: int) -> list[int]:
 
 
 def ensure_it_works_without_the_store(cluster: LocalCluster, gateway: S3Gateway, trouble: str) -> None:
-    cluster.wait_healthy(START_S)
-    cluster.create_topic(
-        TOPIC,
-        1,
-        1,
-        remote_storage_enable="true",
-        segment_bytes=str(SEGMENT_BYTES),
-        local_retention_bytes="0",
-        file_delete_delay_ms="0",
-    )
+    create_tiered_topic(cluster, TOPIC, replicas=1, segment_bytes=SEGMENT_BYTES)
     asyncio.run(produce(cluster, 0))
     node = cluster.nodes[0]
     cluster.wait_until(lambda: SAID[trouble] in node.log.read_text(), within_s=START_S, what="the log says what to do")
@@ -90,7 +71,7 @@ def ensure_it_works_without_the_store(cluster: LocalCluster, gateway: S3Gateway,
     assert figure(cluster, "tidelog_remote_waiting_bytes") >= SEGMENT_BYTES
     assert figure(cluster, "tidelog_remote_copied_segments_total") == 0
     asyncio.run(produce(cluster, RECORDS))
-    assert first_on_disk(cluster) == 0, "local segments stay"
+    assert first_on_disk(cluster.nodes[0], TOPIC) == 0, "local segments stay"
     assert asyncio.run(read(cluster, 2 * RECORDS)) == [*range(2 * RECORDS)]
     assert not [*gateway.folder.glob("root/**/*.segment")]
 
@@ -98,7 +79,7 @@ def ensure_it_works_without_the_store(cluster: LocalCluster, gateway: S3Gateway,
 def ensure_segments_leave(cluster: LocalCluster) -> None:
     cluster.wait_healthy(START_S)
     cluster.wait_until(
-        lambda: first_on_disk(cluster) >= 2 * RECORDS - 2 * SEGMENT_BYTES // RECORD_BYTES,
+        lambda: first_on_disk(cluster.nodes[0], TOPIC) >= 2 * RECORDS - 2 * SEGMENT_BYTES // RECORD_BYTES,
         within_s=START_S,
         what="copied segments leave the node",
     )

@@ -13,6 +13,7 @@ import pytest
 
 from node.process.local_cluster import LocalCluster, LocalNode
 from replication.coordination.remote_log_records import REMOTE_LOG_RECORDS
+from tests.integration.tiered_cluster import START_S, create_tiered_topic, first_on_disk, tiering_settings
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.protocol.kafka.messages.remote_log_segment_key import RemoteLogSegmentKey
@@ -28,8 +29,6 @@ DELETED = RemoteSegmentState.DELETE_SEGMENT_STARTED
 SEGMENT_BYTES = 100_000
 COPY_BYTES_S = 1 << 17
 """A node copies this much in a second, in two copies at once: one segment takes a second and a half."""
-START_S = 240
-"""Longer than the busiest machine takes."""
 RECORD_BYTES = 2_000
 STEP = 60
 """Records that are produced at a time: more than a segment."""
@@ -41,24 +40,12 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     cluster = LocalCluster(
         tmp_path / "nodes",
         settings={
-            "remote.log.storage.url": f"file://{tmp_path}/store",
-            "remote.log.metadata.topic.num.partitions": 1,
+            **tiering_settings(f"file://{tmp_path}/store"),
             "remote.log.manager.copy.max.bytes.per.second": COPY_BYTES_S,
-            "log.retention.check.interval.ms": 300,
         },
     )
     with cluster:
-        cluster.wait_healthy(START_S)
-        cluster.create_topic(
-            TOPIC,
-            1,
-            min_insync_replicas="2",
-            remote_storage_enable="true",
-            segment_bytes=str(SEGMENT_BYTES),
-            local_retention_bytes="0",
-            file_delete_delay_ms="0",
-        )
-        cluster.wait_healthy(START_S)
+        create_tiered_topic(cluster, TOPIC, segment_bytes=SEGMENT_BYTES)
         yield cluster
 
 
@@ -103,18 +90,13 @@ def leader(cluster: LocalCluster) -> LocalNode:
     return cluster.nodes[topic.partitions[0].leader]
 
 
-def first_on_disk(node: LocalNode) -> int:
-    """The offset with which the first segment on a node begins; -1 while files come and go."""
-    return min((int(file.stem) for file in (node.data / f"{TOPIC}-0").glob("*.log")), default=-1)
-
-
 def wait_left(cluster: LocalCluster, end: int) -> None:
     """Until every node that runs has at most two segments."""
     running = [node for node in cluster.nodes if node.running]
     cluster.wait_until(
-        lambda: all(first_on_disk(node) >= end - 2 * STEP for node in running),
+        lambda: all(first_on_disk(node, TOPIC) >= end - 2 * STEP for node in running),
         within_s=START_S,
-        what=lambda: f"copied segments leave the nodes: {[first_on_disk(node) for node in running]} of {end}",
+        what=lambda: f"copied segments leave the nodes: {[first_on_disk(node, TOPIC) for node in running]} of {end}",
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from node.process.local_cluster import LocalCluster
+from tests.integration.tiered_cluster import START_S, create_tiered_topic, tiering_settings
 from tests.tiering.s3_gateway import BUCKET, S3Gateway, running_gateway
 from tidelog import Consumer, Producer
 from tidelog.errors import TransactionAborted
@@ -27,8 +28,6 @@ RECORD_BYTES = 1_000
 IN_TRANSACTION = 10
 """Records of a transaction. Every third one is aborted."""
 WAIT_S = 30.0
-START_S = 240
-"""Longer than the busiest machine takes."""
 
 
 @pytest.fixture
@@ -41,27 +40,15 @@ def gateway(tmp_path: Path) -> Iterator[S3Gateway]:
 def cluster(tmp_path: Path, gateway: S3Gateway) -> Iterator[LocalCluster]:
     """Three nodes, and a topic whose copied segments leave the nodes at once."""
     settings = {
-        "remote.log.storage.url": f"s3://{BUCKET}/tide",
-        "remote.log.metadata.topic.num.partitions": 1,
+        **tiering_settings(f"s3://{BUCKET}/tide"),
         "offsets.topic.num.partitions": 1,
         "transaction.state.log.num.partitions": 2,
         "remote.log.cache.max.bytes": 1 << 20,  # less than the history: readers need the store
-        "log.retention.check.interval.ms": 300,
         "broker.session.timeout.ms": 4_000,
     }
     home = tmp_path / "nodes"
     with LocalCluster(home, settings=settings, environment=gateway.environment(), kafka=True) as cluster:
-        cluster.wait_healthy(START_S)
-        cluster.create_topic(
-            TOPIC,
-            PARTITIONS,
-            min_insync_replicas="2",
-            remote_storage_enable="true",
-            segment_bytes=str(SEGMENT_BYTES),
-            local_retention_bytes="0",
-            file_delete_delay_ms="0",
-        )
-        cluster.wait_healthy(START_S)
+        create_tiered_topic(cluster, TOPIC, PARTITIONS, segment_bytes=SEGMENT_BYTES)
         yield cluster
 
 

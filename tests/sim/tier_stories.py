@@ -9,9 +9,10 @@ from __future__ import annotations
 from node.coordinators.internal_topics import coordinator_partition
 from testbed.fake_object_store import StoreCall
 from testbed.sim.network import Held
+from testbed.sim.object_store import HeldCalls
 from testbed.sim.world import Simulation
 from tests.sim.stories import TOPIC, end, epoch, leads
-from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentState
+from tidelog.tiering.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from tidelog.tiering.segment_manifest import SEGMENT_SUFFIX
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC
 
@@ -207,7 +208,21 @@ def uncommitted_records_are_not_copied(sim: Simulation) -> None:
 def leader_dies_during_an_upload(sim: Simulation) -> None:
     """The leader dies while its upload is under way. The next one deletes that copy before it copies anything itself,
     and then the upload takes effect: an object of a segment that no coordinator knows, which nothing reads."""
-    start(sim, partitions=3)
+    p, upload, begun = killed_during_an_upload(sim)
+    sim.run_until(
+        lambda: begun not in {each.segment_id for each in known(sim, p)},
+        within=MINUTES,
+        what="the next leader has the copy deleted",
+    )
+    upload.release()
+    ends_well(sim, 8, p)
+    assert len(sim.checkers.remote.orphans()) == 1
+
+
+def killed_during_an_upload(sim: Simulation, *, sweeping: bool = False) -> tuple[int, HeldCalls, RemoteSegmentId]:
+    """A partition with 8 copied or closed records, whose leader was killed while it uploaded the last segment. The
+    upload, which the store holds, and the id of its segment."""
+    start(sim, partitions=3, sweeping=sweeping)
     p = sim.led_by(TOPIC, 1)
     fill(sim, "a", 7, p)
     wait_for_copies(sim, 6, p)
@@ -217,14 +232,7 @@ def leader_dies_during_an_upload(sim: Simulation) -> None:
     (begun,) = (each for each in known(sim, p) if each.state is STARTED)
     upload.let_pass()
     sim.kill(1)
-    sim.run_until(
-        lambda: begun.segment_id not in {each.segment_id for each in known(sim, p)},
-        within=MINUTES,
-        what="the next leader has the copy deleted",
-    )
-    upload.release()
-    ends_well(sim, 8, p)
-    assert len(sim.checkers.remote.orphans()) == 1
+    return p, upload, begun.segment_id
 
 
 def led_away_from_its_coordinator(sim: Simulation, retention_bytes: str = "-1") -> tuple[int, int]:

@@ -19,6 +19,7 @@ from tests.sim.tier_stories import (
     fill,
     finished,
     is_segment,
+    killed_during_an_upload,
     known,
     led_away_from_its_coordinator,
     start,
@@ -70,18 +71,9 @@ def led_beside_no_sweep(sim: Simulation) -> tuple[int, int]:
 def orphan_of_a_dead_leader_is_swept(sim: Simulation) -> None:
     """The leader dies during an upload, and the next one copies the segment itself. Then the upload takes effect: the
     sweep removes this object, and no other one."""
-    start(sim, partitions=3, sweeping=True)
-    p = sim.led_by(TOPIC, 1)
-    fill(sim, "a", 7, p)
-    wait_for_copies(sim, 6, p)
-    upload = sim.store.hold("put", is_segment)
-    fill(sim, "b", 2, p)
-    sim.run_until(lambda: upload.count == 1, what="the next segment is uploaded")
-    (begun,) = (each for each in known(sim, p) if each.state is STARTED)
-    upload.let_pass()
-    sim.kill(1)
+    p, upload, begun = killed_during_an_upload(sim, sweeping=True)
     wait_for_copies(sim, 8, p)
-    assert begun.segment_id not in {each.segment_id for each in known(sim, p)}
+    assert begun not in {each.segment_id for each in known(sim, p)}
     wait_for_sweeps(sim)
     needed = {*sim.store.there.objects}
     upload.release()

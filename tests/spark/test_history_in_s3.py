@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from node.process.local_cluster import LocalCluster
+from tests.integration.tiered_cluster import START_S, create_tiered_topic, first_on_disk, tiering_settings
 from tests.spark.spark_processes import ENVIRONMENT
 from tests.tiering.s3_gateway import BUCKET, S3Gateway, running_gateway
 from tidelog import Producer
@@ -22,8 +23,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.deep]
 
 TOPIC, PARTITIONS, RECORDS = "orders", 2, 300
 SEGMENT_BYTES = 20_000
-START_S = 240
-"""Longer than the busiest machine takes."""
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +34,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Gateway]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, gateway: S3Gateway) -> Iterator[LocalCluster]:
     """A node, and a topic whose first records are in S3 only."""
-    settings = {
-        "remote.log.storage.url": f"s3://{BUCKET}/tide",
-        "remote.log.metadata.topic.num.partitions": 1,
-        "log.retention.check.interval.ms": 300,
-    }
+    settings = tiering_settings(f"s3://{BUCKET}/tide")
     home = tmp_path_factory.mktemp("nodes")
     with LocalCluster(home, 1, settings=settings, environment=gateway.environment()) as cluster:
-        cluster.wait_healthy(START_S)
-        cluster.create_topic(
-            TOPIC,
-            PARTITIONS,
-            1,
-            remote_storage_enable="true",
-            segment_bytes=str(SEGMENT_BYTES),
-            local_retention_bytes="0",
-            file_delete_delay_ms="0",
-        )
+        create_tiered_topic(cluster, TOPIC, PARTITIONS, replicas=1, segment_bytes=SEGMENT_BYTES)
         asyncio.run(produce(cluster))
         cluster.wait_until(
-            lambda: min(first_on_disk(cluster, partition) for partition in range(PARTITIONS)) > RECORDS // 4,
+            lambda: (
+                min(first_on_disk(cluster.nodes[0], TOPIC, partition) for partition in range(PARTITIONS)) > RECORDS // 4
+            ),
             within_s=START_S,
             what="copied segments leave the node",
         )
@@ -69,11 +57,6 @@ async def produce(cluster: LocalCluster) -> None:
     async with Producer(cluster.bootstrap, linger_ms=0) as producer:
         for number in range(RECORDS):
             await producer.send(TOPIC, value_of(number).encode(), partition=number % PARTITIONS)
-
-
-def first_on_disk(cluster: LocalCluster, partition: int) -> int:
-    folder = cluster.nodes[0].data / f"{TOPIC}-{partition}"
-    return min((int(file.stem) for file in folder.glob("*.log")), default=-1)
 
 
 def run(cluster: LocalCluster, gateway: S3Gateway, home: Path, *options: str) -> dict[str, Any]:

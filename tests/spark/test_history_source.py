@@ -15,6 +15,7 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.integration.tiered_cluster import START_S, create_tiered_topic, first_on_disk, tiering_settings
 from tests.spark.iceberg_files import rows_of
 from tests.spark.job_runs import run
 from tests.spark.stream_runs import OFTEN, StreamRun, consumed
@@ -36,26 +37,15 @@ RECORDS = 600
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     folder = tmp_path_factory.mktemp("history")
     settings = {
+        **tiering_settings(f"file://{folder}/store"),
         **OFTEN,
-        "remote.log.storage.url": f"file://{folder}/store",
-        "remote.log.metadata.topic.num.partitions": 1,
     }
     with LocalCluster(folder / "nodes", settings=settings) as cluster:
-        cluster.wait_healthy(120)
-        cluster.create_topic(
-            TOPIC,
-            2,
-            min_insync_replicas="2",
-            remote_storage_enable="true",
-            segment_bytes="20000",
-            local_retention_bytes="0",
-            file_delete_delay_ms="0",
-        )
-        cluster.wait_healthy(120)
+        create_tiered_topic(cluster, TOPIC, 2, segment_bytes=20_000)
         asyncio.run(produce(cluster))
         cluster.wait_until(
-            lambda: all(first_on_disk(cluster, index) > RECORDS // 3 for index in range(2)),
-            within_s=120,
+            lambda: all(first_on_disk(cluster.nodes[0], TOPIC, index) > RECORDS // 3 for index in range(2)),
+            within_s=START_S,
             what="copied segments leave the nodes",
         )
         yield cluster
@@ -77,11 +67,6 @@ async def produce(cluster: LocalCluster) -> None:
                             await producer.enqueue(TOPIC, b"%d " % number + b"x" * 500, partition=number % 2)
                             await producer.flush()
                     raise KeyError
-
-
-def first_on_disk(cluster: LocalCluster, partition: int) -> int:
-    folder = cluster.nodes[0].data / f"{TOPIC}-{partition}"
-    return min((int(file.stem) for file in folder.glob("*.log")), default=-1)
 
 
 def frame_of(spark: SparkSession, cluster: LocalCluster, **options: str) -> DataFrame:
