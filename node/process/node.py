@@ -410,7 +410,7 @@ class Node:
         tiering = self._config.tiering
         if store is not None:
             reader, cache = self._executors("remote read", STORE_READS_AT_ONCE), RemoteCache(tiering.cache_bytes)
-            self._remote_reads = RemoteReads(store.store, cache, reader, tiering.fetch_wait_ms)
+            self._remote_reads = RemoteReads(store.store, cache, reader, tiering.fetch_wait_ms, self._clock)
         replicas = self.replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,

@@ -248,8 +248,8 @@ class FollowerReplica:
         error = pause.error
         if pause.in_remote_tier:
             pause_ms = pause.until - self._services.clock.monotonic_ms()
-            text = "%s: cannot go on behind the remote tier yet, tries again in %d ms: %s"
-            _log.warning(text, self, pause_ms, error.message)
+            text = f"{self}: cannot go on behind the remote tier yet, tries again in {pause_ms} ms: {error.message}"
+            self._services.remote_start_failures.failed(error, self, lambda: text)
             return
         level = logging.DEBUG if self._is_early(error) else logging.INFO
         _log.log(level, "%s: node %d rejected a fetch, will retry: %s", self, self._leader_node, error.message)

@@ -33,6 +33,7 @@ from storage.log.log_read import LogRead
 from storage.producers.aborted_transactions import Unverified
 from storage.segment.abstract_index import CorruptIndex
 from storage.segment.batch_walk import BrokenChain
+from tidelog.clock import Clock
 from tidelog.errors import OffsetNotAvailable, TidelogError
 from tidelog.records.aborted_transaction import AbortedTransaction
 from tidelog.tiering.object_store import ObjectStore
@@ -154,10 +155,12 @@ class _Call(Generic[T]):
 class RemoteReads:
     """The store of a node, with what was read from it."""
 
-    def __init__(self, store: ObjectStore, cache: RemoteCache, executor: Executor, wait_ms: Millis) -> None:
+    def __init__(
+        self, store: ObjectStore, cache: RemoteCache, executor: Executor, wait_ms: Millis, clock: Clock
+    ) -> None:
         """executor: where the store is called. wait_ms: how long a fetch waits for it."""
         self._store, self.cache, self.wait_ms = store, cache, wait_ms
-        self.reads = StoreReads(executor, cache)
+        self.reads = StoreReads(executor, cache, clock)
 
     @property
     def url(self) -> str:

@@ -43,6 +43,7 @@ from node.replicas.replica_services import ReplicaServices
 from node.replicas.role_log import RoleLog
 from node.replicas.salvaging import Salvaging
 from node.replicas.turn_end import TurnEnd
+from node.runtime.failure_log import FailureLog
 from node.runtime.memory_budget import MemoryBudget
 from node.runtime.ticker import Ticker
 from node.runtime.topic_meter import TopicMeters
@@ -57,6 +58,7 @@ from storage.log.log import Log
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError, TidelogError
 from tidelog.record_exchange import TopicReference
+from tidelog.tiering.remote_errors import STORE_ERRORS
 from tidelog.types import (
     NO_NODE,
     Incarnation,
@@ -96,9 +98,7 @@ class ReplicaManager:
         self.node_id = node_id
         self._incarnation = incarnation
         self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
-        self._clock = clock
-        self._rng = rng
-        self._peers = peers
+        self._clock, self._rng, self._peers = clock, rng, peers
         self._config = config
         self.memory = MemoryBudget(config.memory_bytes)
         self.topics = TopicMeters()
@@ -142,6 +142,7 @@ class ReplicaManager:
             meters=self.meters,
             remote_reads=remote_reads,
             remote_starts=self.remote_starts,
+            remote_start_failures=FailureLog(logging.getLogger("node.partition"), clock, common=STORE_ERRORS),
         )
         self._missing = self._new_missing(image)
         self._postponed: dict[Replica, None] = {}

@@ -15,6 +15,7 @@ from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
 from node.replicas.role_log import RoleLog
 from node.replicas.turn_end import TurnEnd
 from node.replicas.waiting_fetch import WaitingFetch
+from node.runtime.failure_log import FailureLog
 from node.runtime.topic_meter import TopicMeter
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
@@ -53,6 +54,8 @@ class ReplicaServices:
     """None: this node has no object store."""
     remote_starts: RemoteStarts | None = None
     """None likewise."""
+    remote_start_failures: FailureLog
+    """Of replicas that cannot go on behind the remote tier."""
 
     def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
         """Request an fsync of what was appended, if the topic requires one, and again at each review while a full disk

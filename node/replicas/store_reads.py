@@ -17,10 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from node.runtime.failure_log import FailureLog
 from storage.files.disk_executor import Executor
+from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.tiering.remote_cache import RemoteCache
-from tidelog.tiering.remote_errors import ObjectStoreUnavailable
+from tidelog.tiering.remote_errors import STORE_ERRORS, ObjectStoreUnavailable
 from tidelog.values import dataclass
 
 _log = logging.getLogger("node.tiering")
@@ -56,7 +58,7 @@ class _WaitingRead:
 class StoreReads:
     """The reads of one node. `errors`: how many reads the store has failed."""
 
-    def __init__(self, executor: Executor, cache: RemoteCache) -> None:
+    def __init__(self, executor: Executor, cache: RemoteCache, clock: Clock) -> None:
         """executor: of `STORE_READS_AT_ONCE` threads. cache: of the reads, which counts what the store has answered."""
         self._executor, self._cache = executor, cache
         self._waiting: deque[_WaitingRead] = deque()
@@ -67,6 +69,7 @@ class StoreReads:
         self._misses = 0
         """What the store had answered when it failed."""
         self.errors = 0
+        self._failures = FailureLog(_log, clock, common=STORE_ERRORS)
 
     def submit(
         self,
@@ -88,7 +91,7 @@ class StoreReads:
 
     def _present_failure(self) -> TidelogError | None:
         if self._failure is not None and self._cache.misses != self._misses:
-            _log.info("the object store answers reads again")
+            self._failures.succeeded("the object store answers reads again")
             self._failure = None
         return self._failure
 
@@ -113,18 +116,19 @@ class StoreReads:
 
         def ended(defect: BaseException | None) -> None:
             self._running.discard(key)
-            self._note(entry.read.error)
+            self._note(entry.read)
             entry.done(defect)
             self._begin_next()
 
         self._executor.submit(entry.read.run, ended)
 
-    def _note(self, error: TidelogError | None) -> None:
+    def _note(self, read: StoreRead) -> None:
+        error = read.error
         if error is None:
             self._present_failure()
             return
         self.errors += 1
-        _log.warning("a read of the object store failed: %s", error.message)
+        self._failures.failed(error, read.object_key, lambda: f"a read of the object store failed: {error.message}")
         if not isinstance(error, ObjectStoreUnavailable):
             return
         self._failure, self._misses = error, self._cache.misses

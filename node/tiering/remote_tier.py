@@ -25,6 +25,7 @@ from node.coordinators.object_remover import StoreCalls
 from node.replicas.remote_reads import RemoteReads
 from node.replicas.replica import Replica
 from node.replicas.replica_manager import ReplicaManager
+from node.runtime.failure_log import FailureLog
 from node.tiering.orphan_sweep import OrphanSweep
 from node.tiering.remote_log_client import RemoteLogClient
 from node.tiering.tiered_partition import FOLLOW_MS, CopyMeter, Superseded, TieredPartition, TierServices
@@ -43,6 +44,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicId,
 )
+from tidelog.tiering.remote_errors import STORE_ERRORS
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Buffer, Millis, PartitionIndex, PartitionKey
 from tidelog.values import dataclass
 
@@ -155,6 +157,7 @@ class RemoteTier:
         self._loading: asyncio.Queue[_Entry] = asyncio.Queue()
         self._following: asyncio.Queue[list[_Entry]] = asyncio.Queue()
         self._stopping = False
+        self._failures = FailureLog(_log, clock, common=(*STORE_ERRORS, *_PASSING))
 
     async def run(self) -> None:
         """Copy until cancelled."""
@@ -270,8 +273,11 @@ class RemoteTier:
         """Make a step of these partitions. Returns True if more is to be done at once. pause: if not."""
         first = entries[0].partition
         try:
+            copied = self._services.meter.segments
             if await step():
                 pause = 0
+            if self._services.meter.segments > copied:
+                self._failures.succeeded("the object store takes copies again")
             for entry in entries:
                 entry.pause_ms = 0
         except Superseded:
@@ -287,19 +293,29 @@ class RemoteTier:
                 entry.pause_ms = min(max(2 * entry.pause_ms, PAUSE_MS_MIN), PAUSE_MS_MAX)
             pause = entries[0].pause_ms
             is_passing = isinstance(error, _PASSING) and pause < PAUSE_MS_MAX
-            reason = error.message if isinstance(error, TidelogError) else str(error)
-            _log.log(
-                logging.DEBUG if is_passing else logging.WARNING,
-                "%s%s: the remote tier waits for %d s, its segments stay on this node: %s",
-                first,
-                f" and {len(entries) - 1} others" if len(entries) > 1 else "",
-                pause // 1_000,
-                reason,
-            )
+            if is_passing:
+                _log.debug("%s: the remote tier waits for %d s: %s", first, pause // 1_000, error)
+            else:
+                self._tell_failed(entries, error)
         due = Millis(self._clock.monotonic_ms() + pause)
         for entry in entries:
             entry.due = due
         return pause == 0
+
+    def _tell_failed(self, entries: Sequence[_Entry], error: Exception) -> None:
+        first = entries[0].partition
+
+        def text() -> str:
+            failing = sum(entry.pause_ms > 0 for entry in self._entries.values()) - len(entries)
+            reason = error.message if isinstance(error, TidelogError) else str(error)
+            others = f" and {len(entries) - 1} others" if len(entries) > 1 else ""
+            others += f", beside {failing} that fail too" if failing else ""
+            return (
+                f"{first}{others}: the remote tier waits for {entries[0].pause_ms // 1_000} s, its segments stay on "
+                f"this node: {reason}"
+            )
+
+        self._failures.failed(error, first, text)
 
     def _paced(self, parts: Iterable[Buffer]) -> Iterator[Buffer]:
         """On the executor."""

@@ -24,6 +24,7 @@ from tests.replication.remote_segments import encoded
 from tests.storage.producer_batches import end, eventful
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench
 from tests.tiering.remote_bench import TOPIC, copy, copy_all
+from tidelog.clock import MachineClock
 from tidelog.errors import OffsetNotAvailable
 from tidelog.records import iter_batches
 from tidelog.tiering.remote_cache import RemoteCache
@@ -53,7 +54,7 @@ class Tier:
         self.log.copied_end = self.log.active.base_offset
         self.bench.directory.drop_expired(self.log)
         assert self.log.local_log_start_offset == self.segments[-1].end_offset
-        self.reads = RemoteReads(self.store, RemoteCache(1 << 20), InlineExecutor(), Millis(500))
+        self.reads = RemoteReads(self.store, RemoteCache(1 << 20), InlineExecutor(), Millis(500), MachineClock())
 
     @property
     def log(self) -> Log:

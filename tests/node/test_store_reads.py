@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from node.replicas.store_reads import STORE_READS_AT_ONCE, StoreReads
 from tests.node.later_executor import Later
+from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError
 from tidelog.tiering.remote_cache import Part, RemoteCache
 from tidelog.tiering.remote_errors import ObjectStoreUnavailable, RemoteObjectMissing
@@ -37,7 +38,7 @@ class Read:
 class Bench:
     def __init__(self) -> None:
         self.executor, self.cache = Later(), RemoteCache(1 << 20)
-        self.reads = StoreReads(self.executor, self.cache)
+        self.reads = StoreReads(self.executor, self.cache, MachineClock())
         self.failure: TidelogError | None = None
 
     def submit(self, key: str) -> Read:

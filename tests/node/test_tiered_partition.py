@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -40,12 +41,13 @@ from replication.coordination.tiering.remote_log_machine import RemoteLogMachine
 from storage.directory.log_directory import LogDirectory
 from storage.files.disk_executor import InlineExecutor
 from storage.log.log import Log
-from testbed.fake_object_store import FakeObjectStore
+from testbed.fake_object_store import FakeObjectStore, StoreCall
 from tests.replication.transaction_world import image
 from tests.storage.filled_logs import filled
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.clock import MachineClock
 from tidelog.errors import TidelogError, UnsupportedForMessageFormat
+from tidelog.tiering.remote_errors import ObjectStoreUnavailable
 from tidelog.tiering.remote_segment import RemoteSegmentState
 from tidelog.types import EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionIndex, PartitionKey
 
@@ -78,6 +80,9 @@ class SeenReplica:
     leader_epoch: LeaderEpoch = LeaderEpoch(1)
     remote: RemoteLog | None = None
     role: LeaderReplica | FollowerReplica | None = field(default_factory=lambda: LeaderReplica.__new__(LeaderReplica))
+
+    def __str__(self) -> str:
+        return str(self.name)
 
     def read_from(self, remote: RemoteLog) -> None:
         """As `Replica.read_from`."""
@@ -536,3 +541,42 @@ async def test_a_leader_that_stays_fenced_says_why_and_what_to_do(caplog: pytest
     with suppress(asyncio.CancelledError):
         await running
     assert world.coordinator.states() == [], "it copies nothing"
+
+
+async def test_a_store_that_is_away_for_an_hour_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Of many partitions, each of which is tried again every minute."""
+    world, clock = World(bench=filled(bench=Bench(FOREVER))), JumpingClock()
+    caplog.set_level(logging.INFO)
+    replicas = [
+        SeenReplica(world.log, world.directory, key=PartitionKey(KEY.topic_id, PartitionIndex(number)))
+        for number in range(30)
+    ]
+
+    def be_away(_call: StoreCall) -> None:
+        if not clock.hour.is_set():
+            raise ObjectStoreUnavailable("the store does not answer; look at it")
+
+    world.store.on_call = be_away
+    tier = RemoteTier(
+        cast("ReplicaManager", Manager(replicas)),
+        cast("RemoteLogClient", world.coordinator),
+        StoreCalls(world.store, InlineExecutor()),
+        clock=clock,
+        rng=random.Random(7),
+        pause_ms=lambda _ms: None,
+    )
+    running = asyncio.get_running_loop().create_task(tier.run())
+    await clock.hour.wait()
+    failed = [each for each in caplog.messages if "the store does not answer" in each]
+    assert 30 <= len(failed) <= 61
+    assert "orders-0: the remote tier waits for" in failed[0]
+    assert "more failures since the last line" in failed[-1]
+    assert ", beside 29 that fail too:" in failed[-1]
+    assert world.store.objects == {}
+    await clock.second.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert world.store.objects
+    assert len([each for each in caplog.messages if "the object store takes copies again, after" in each]) == 1
+    assert tier.figures(None).failing == 0

@@ -21,6 +21,7 @@ from tests.replication.remote_segments import encoded
 from tests.storage.producer_batches import eventful
 from tests.storage.workbench import SMALL, Bench
 from tests.tiering.remote_bench import copy_all
+from tidelog.clock import MachineClock
 from tidelog.errors import OffsetNotAvailable, TidelogError
 from tidelog.records.producer_snapshot import encode_snapshot
 from tidelog.tiering.remote_cache import RemoteCache
@@ -51,7 +52,9 @@ class Tier:
 
     async def start_at(self, local_start: int, log_start: int = 0) -> RemoteStart:
         """Raises the error of the search."""
-        starts = RemoteStarts(RemoteReads(self.store, RemoteCache(1 << 20), InlineExecutor(), Millis(500)))
+        starts = RemoteStarts(
+            RemoteReads(self.store, RemoteCache(1 << 20), InlineExecutor(), Millis(500), MachineClock())
+        )
         found: asyncio.Future[RemoteStart | TidelogError] = asyncio.get_running_loop().create_future()
         wanted = RestartBehindRemote(Offset(local_start), Offset(log_start), self.log.epochs.entries)
         starts.find(self.log, wanted, found.set_result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.errors import Retry, TidelogError
 
 
@@ -23,3 +25,7 @@ class RemoteObjectMissing(TidelogError, code=1073, status="DATA_LOSS", retry=Ret
 
 class RemoteObjectDamaged(TidelogError, code=1074, status="DATA_LOSS", retry=Retry.NEVER, written=None):
     """An object in the object store is shorter than it was, or its bytes have changed."""
+
+
+STORE_ERRORS: Final = (ObjectStoreUnavailable, ObjectStoreRefused, ObjectStoreFull)
+"""Errors of the store, whichever object is asked for."""
