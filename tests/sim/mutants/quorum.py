@@ -35,7 +35,7 @@ def a_vote_is_written_behind_its_answer(patch: Patch) -> None:
     """A vote is answered before it is on disk."""
 
     async def begin(self: Any, state: Any) -> None:
-        self._start(persist(self, state))
+        self._start(lambda: persist(self, state))
 
     persist = quorum_driver.QuorumDriver._persist
     patch.setattr(quorum_driver.QuorumDriver, "_persist", begin)
