@@ -118,9 +118,10 @@ class GroupLag:
         left = OFFSETS_MAX
         for number, (partition, group) in enumerate(listed, 1):
             offsets = await self._offsets(partition, group.group_id)
-            committed.append((group, offsets[:left], await self._assigned(partition, group)))
-            unknown += len(offsets[left:])
-            left -= len(offsets[:left])
+            if offsets is not None:
+                committed.append((group, offsets[:left], await self._assigned(partition, group)))
+                unknown += len(offsets[left:])
+                left -= len(offsets[:left])
             if number % GROUPS_PER_TURN == 0:
                 await self._clock.sleep_ms(0)
         image = self._image()
@@ -141,11 +142,12 @@ class GroupLag:
         found.sort(key=lambda each: each[1].group_id)
         return found[:GROUPS_MAX], max(0, len(found) - GROUPS_MAX)
 
-    async def _offsets(self, partition: PartitionIndex, group_id: str) -> tuple[FetchedOffset, ...]:
+    async def _offsets(self, partition: PartitionIndex, group_id: str) -> tuple[FetchedOffset, ...] | None:
+        """None if the coordinator no longer answers: the group must not be shown as one that has committed nothing."""
         try:
             answer = await self._runtime.submit(partition, OffsetFetch(group_id, "", NO_MEMBER_EPOCH, None))
         except TidelogError:
-            return ()
+            return None
         return tuple(each for each in answer.partitions if each.error is None and each.offset >= 0)
 
     async def _assigned(self, partition: PartitionIndex, group: GroupListing) -> set[PartitionKey]:

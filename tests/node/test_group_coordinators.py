@@ -11,6 +11,9 @@ from uuid import UUID
 import pytest
 
 from node.coordinator_settings import CoordinatorSettings, GroupSettings
+from node.coordinators.group_lag import GroupsCollected
+from node.coordinators.runtime import CoordinatorRuntime
+from replication.coordination.group_requests import OffsetFetch
 from replication.coordination.partitioning import partition_of
 from testbed.topic_requests import altering, changed, deleting, growing
 from tests.fakes.log_start import delete_records
@@ -413,6 +416,16 @@ def test_hostile_requests_get_typed_errors_and_harm_no_other_group(tmp_path: Pat
     story(tmp_path, 1, steps)
 
 
+async def collected(nodes: RealNodes, groups: int, unknown: int) -> GroupsCollected:
+    """The lag of so many groups, from the coordinator of "g". While the controller does not answer a node in time, the
+    node leaves its groups out, and another one may become their coordinator."""
+    while True:
+        found = await nodes.nodes[await find(nodes, "g")].node.groups()
+        if (len(found.groups), found.unknown) == (groups, unknown):
+            return found
+        await MachineClock().sleep_ms(20)
+
+
 def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -> None:
     async def steps(nodes: RealNodes) -> None:
         topic_id = await create(nodes, "orders", partitions=3)
@@ -431,10 +444,10 @@ def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -
         orders = [each for each in coordinator.replicas.partitions() if each.name.topic == "orders"]
         while any(each.log.high_watermark < 4 for each in orders):
             await MachineClock().sleep_ms(20)  # its followers learn the high watermark from their next fetch
-        collected = await coordinator.groups()
-        assert [(each.group.group_id, each.lag, len(each.offsets)) for each in collected.groups] == [("g", 9, 3)]
-        assert (collected.unknown, collected.groups[0].unknown, collected.groups[0].deleted) == (0, 0, 0)
-        assert collected.groups[0].lags == {("orders", 0): 4, ("orders", 1): 3, ("orders", 2): 2}
+        lag = await collected(nodes, 1, unknown=0)
+        assert [(each.group.group_id, each.lag, len(each.offsets)) for each in lag.groups] == [("g", 9, 3)]
+        assert (lag.groups[0].unknown, lag.groups[0].deleted) == (0, 0)
+        assert lag.groups[0].lags == {("orders", 0): 4, ("orders", 1): 3, ("orders", 2): 2}
 
     story(tmp_path, 2, steps)
 
@@ -454,11 +467,30 @@ def test_what_was_deleted_and_what_is_not_known_is_not_lag(tmp_path: Path) -> No
         await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit(orders=1))
         await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit("beyond", orders=9), "beyond")
         stream, _ = await joined(nodes, "fresh", "m", "orders")
-        collected = await node.groups()
-        found = {each.group.group_id: (each.lag, each.deleted, each.unknown) for each in collected.groups}
+        lag = await collected(nodes, 3, unknown=3)
+        found = {each.group.group_id: (each.lag, each.deleted, each.unknown) for each in lag.groups}
         assert found == {"g": (1, 2, 0), "fresh": (None, None, 2), "beyond": (None, None, 1)}
-        assert {each.group.group_id: each.lags for each in collected.groups}["g"] == {("orders", 0): 1}, "as in the sum"
-        assert collected.unknown == 3
+        assert {each.group.group_id: each.lags for each in lag.groups}["g"] == {("orders", 0): 1}, "as in the sum"
         stream.close()
+
+    story(tmp_path, 1, steps)
+
+
+def test_a_group_whose_coordinator_leaves_while_lag_is_collected_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its offsets it would be shown as a group that has committed nothing."""
+    submit = CoordinatorRuntime.submit
+
+    async def leaves(self: CoordinatorRuntime, partition: PartitionIndex, request: Any) -> Any:
+        if isinstance(request, OffsetFetch):
+            raise NotCoordinator("it has moved")
+        return await submit(self, partition, request)
+
+    async def steps(nodes: RealNodes) -> None:
+        await create(nodes, "orders")
+        await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit(orders=1))
+        monkeypatch.setattr(CoordinatorRuntime, "submit", leaves)
+        assert (await nodes.nodes[0].node.groups()).groups == ()
 
     story(tmp_path, 1, steps)
