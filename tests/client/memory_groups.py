@@ -51,6 +51,8 @@ class Member:
     stream: Any = None
     is_away: bool = False
     client_id: str = ""
+    superseded: set[int] = field(default_factory=set)
+    """Epochs that pushes ended since the last heartbeat in the member's own epoch."""
 
 
 @dataclass
@@ -108,8 +110,11 @@ class MemoryGroups:
     async def _push(self, group: Group, besides: str = "") -> None:
         for member in list(group.members.values()):
             if member.member_id != besides and member.stream is not None:
+                epoch = member.epoch
                 answer = self._step(group, member)
                 if answer is not None:
+                    if epoch != member.epoch:
+                        member.superseded.add(epoch)
                     with suppress(ConnectionFailed):
                         await member.stream.send(answer)
 
@@ -147,7 +152,10 @@ class MemoryGroups:
             member, error = self._join(group, request)
         elif error is None and member is None:
             error = UnknownMemberId(f"no member {request.member_id}")
-        elif error is None and member is not None and request.member_epoch > 0 and request.member_epoch != member.epoch:
+        elif error is None and member is not None and request.member_epoch == member.epoch:
+            member.superseded.clear()
+        # A heartbeat may cross a push. If its epoch were refused, a member would be fenced now and then.
+        elif error is None and member is not None and 0 < request.member_epoch not in member.superseded:
             error = FencedMemberEpoch(f"epoch {request.member_epoch}, not {member.epoch}")
         if error is not None or member is None:
             await stream.send(
