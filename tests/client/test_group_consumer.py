@@ -373,7 +373,7 @@ async def test_a_refusal_that_does_not_go_away_is_raised_by_every_poll(error: ty
         cluster.create("orders")
         lost: list[TopicPartition] = []
         async with group_of(cluster, on_lost=lost.extend) as consumer:
-            await settled(cluster, 1)
+            await until(lambda: consumer.assignment)
             cluster.groups.refuse = lambda _request: error("because; do this")
             for _ in range(2):
                 with pytest.raises(error, match="because; do this"):

@@ -274,7 +274,7 @@ async def test_an_abort_does_not_wait_for_a_coordinator_that_is_away() -> None:
     """The exception leaves the block after max_block_ms; the next transaction ends what is left of this one."""
     async with memory_cluster() as cluster:
         cluster.create("out")
-        async with transactional(cluster, max_block_ms=200) as producer:
+        async with transactional(cluster, max_block_ms=600) as producer:  # the first call has to be answered in it
             with pytest.raises(KeyError):
                 async with producer.transaction() as txn:
                     await txn.send("out", b"never")
