@@ -26,7 +26,7 @@ from storage.log.directory_claims import DirectoryClaims, in_order
 from storage.log.log_positions import LogPositions
 from storage.log.log_reader import LogReader
 from storage.log.log_writer import LogWriter
-from storage.log.retention import count_deletable
+from storage.log.retention import active_expired, count_deletable
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from storage.segment.segments import DELETED_SUFFIX
 from tidelog.types import Millis, Offset
@@ -57,13 +57,16 @@ class LogStart:
         log, segments = self._log, self._segments
         if self.cleaning is not None or self.leaving is not None:
             return None
-        is_tiered = log.config.remote_storage
+        is_tiered, end = log.config.remote_storage, log.log_end_offset
+        if is_tiered and active_expired(segments.active, log.config, now=now, log_end=end, limit=self._limit()):
+            # Otherwise the last records of a topic that is not written to are never copied, and outlive retention.ms.
+            self._writer.roll(end, now, "local.retention.ms has passed")
         count = count_deletable(
             segments.all,
             log.config,
             now=now,
             log_start=log.log_start_offset,
-            log_end=log.log_end_offset,
+            log_end=end,
             # Copied segments stay part of the log, and readers of a snapshot get them from the remote tier.
             limit=min(self._limit(), log.log_start_offset) if pinned and not is_tiered else self._limit(),
             copied_end=log.copied_end if is_tiered else None,
@@ -72,7 +75,7 @@ class LogStart:
             return None
         rolled = count == len(segments)
         if rolled:
-            self._writer.roll(log.log_end_offset, now, "all segments have expired")
+            self._writer.roll(end, now, "all segments have expired")
         producers = log.producers.state
 
         def may_begin_at(base: Offset) -> bool:

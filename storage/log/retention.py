@@ -5,7 +5,8 @@ Invariants:
      recovery point: records that are not replicated yet stay (scenario 10), and so does what a restart needs.
   2. The age of a segment is that of its youngest record, by timestamp. Only if no record has one, the age counts from
      when the segment was created or loaded: the file's modification time says nothing about records.
-  3. The active segment is removed only if it has data and all of it has expired. The caller rolls first.
+  3. The active segment is removed only if it has data and all of it has expired. The caller rolls first; with a remote
+     tier also before it is copied.
   4. Of a log with a remote tier, only what was copied without a gap is removed, whatever its age.
 Not here: the removal (log_start.py), retention over both tiers (remote_retention.py).
 Source: Kafka's UnifiedLog.deleteOldSegments.
@@ -38,7 +39,7 @@ def count_deletable(
     to be rebuilt and cannot be."""
     too_much, may_expire = -1, limit
     if copied_end is not None:
-        config = replace(config, remote_storage=False, retention_ms=config.local_ms, retention_bytes=config.local_bytes)
+        config = _of_node(config)
         may_expire = min(limit, copied_end)  # the records of other segments would be nowhere
     if config.delete and config.retention_bytes >= 0:
         too_much = sum(segment.size for segment in segments) - config.retention_bytes
@@ -53,6 +54,17 @@ def count_deletable(
             return count
         too_much -= segment.size
     return len(segments)
+
+
+def active_expired(active: LogSegment, config: LogConfig, *, now: Millis, log_end: Offset, limit: Offset) -> bool:
+    """True if local retention by time has passed for the active segment of a log with a remote tier: the caller rolls,
+    since only closed segments are copied, and only copied ones expire. limit: as of `count_deletable`. Raises as it."""
+    return active.size > 0 and log_end <= limit and _expired(active, _of_node(config), now)
+
+
+def _of_node(config: LogConfig) -> LogConfig:
+    """Of a log with a remote tier: what its node keeps."""
+    return replace(config, remote_storage=False, retention_ms=config.local_ms, retention_bytes=config.local_bytes)
 
 
 def _expired(segment: LogSegment, config: LogConfig, now: Millis) -> bool:

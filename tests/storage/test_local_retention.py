@@ -49,9 +49,9 @@ def drop_expired(bench: Bench, now: int = NOW + 2 * DAY) -> None:
 
 def test_only_copied_segments_leave_the_node() -> None:
     bench = filled()
-    before = bases(bench)
+    before = [*bases(bench), bench.log.log_end_offset]
     drop_expired(bench)
-    assert bases(bench) == before, "nothing is copied yet: the records would be nowhere"
+    assert bases(bench) == before, "nothing is copied yet: the records would be nowhere. The last segment is closed"
 
     bench.log.copied_end = Offset(before[2] - 1)
     drop_expired(bench)
@@ -62,10 +62,35 @@ def test_only_copied_segments_leave_the_node() -> None:
     assert bases(bench) == [bench.log.log_end_offset], "a log without new records is empty here, as in Kafka"
 
 
+def test_an_active_segment_past_local_retention_is_closed_for_the_tier() -> None:
+    """Only closed segments are copied, and only copied ones expire: of a topic that is not written to any more, the
+    last records would outlive retention.ms. As Kafka, which rolls by local.retention.ms."""
+    bench = filled()
+    before, end = bases(bench), bench.log.log_end_offset
+    drop_expired(bench, NOW + DAY)
+    assert bases(bench) == before, "its youngest record is young enough"
+    bench.log.config = replace(TIERED, retention_ms=-1, local_retention_ms=-1)
+    drop_expired(bench)
+    assert bases(bench) == before, "nothing leaves this node by age"
+    bench.log.config = TIERED
+    drop_expired(bench)
+    drop_expired(bench, NOW + 9 * DAY)
+    assert bases(bench) == [*before, end], "once: the new one is empty"
+    assert bench.lead(b"next", epoch=1) == end
+
+
+def test_an_active_segment_that_is_not_committed_is_not_closed() -> None:
+    bench = filled()
+    bench.lead(b"not replicated yet", epoch=1)
+    before = bases(bench)
+    drop_expired(bench)
+    assert bases(bench) == before
+
+
 def test_a_snapshot_of_the_topic_keeps_the_log_and_not_the_copied_segments() -> None:
     """Its readers get them from the remote tier: a disk need not be large enough for the snapshot."""
     bench = filled()
-    before = bases(bench)
+    before = [*bases(bench), bench.log.log_end_offset]
     bench.log.pinned, bench.log.copied_end = True, Offset(before[3])
     drop_expired(bench)
     assert bases(bench) == before[3:], "what is not copied stays"
@@ -250,7 +275,7 @@ def test_a_power_loss_at_any_call_of_the_disk_loses_nothing() -> None:
 
 def test_a_full_disk_leaves_the_segments() -> None:
     bench = filled()
-    before = bases(bench)
+    before = [*bases(bench), bench.log.log_end_offset]
     bench.log.copied_end = Offset(before[2])
     bench.disk.fail("write", LOCAL_START_CHECKPOINT, error=28)
     failures: list[object] = []
