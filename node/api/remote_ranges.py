@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.errors import TidelogError
 from tidelog.record_exchange import TopicReference
-from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
+from tidelog.tiering.remote_segment import CopyProgress, LostRemoteSegment, RemoteSegment
 from tidelog.types import LeaderEpoch, Offset
 from tidelog.values import dataclass
 
@@ -19,7 +19,7 @@ class RemoteLogQuestion:
     start_offset: Offset
     end_offset: Offset
     lost: bool = False
-    """True: about the segments of lost leader epochs that begin in the range, instead."""
+    """True: about the segments of lost leader epochs that begin in the range, and the progress of copies, instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class DescribedRemoteLog:
     """Where the nodes have their objects; empty without a remote tier."""
     lost: tuple[LostRemoteSegment, ...] = ()
     """By start offset, if they are asked for."""
+    progress: CopyProgress | None = None
+    """With them; None without a remote tier."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from tidelog.records.aborted_transaction import AbortedTransaction
 from tidelog.tiering.object_store import ObjectStore
 from tidelog.tiering.remote_cache import RemoteCache
 from tidelog.tiering.remote_errors import RemoteObjectMissing
-from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
+from tidelog.tiering.remote_segment import CopyProgress, LostRemoteSegment, RemoteSegment
 from tidelog.tiering.remote_segment_reader import RemoteRead, RemoteRecord, RemoteSegmentReader
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.types import REMOTE_LOG_METADATA_TOPIC, Millis, Offset
@@ -135,6 +135,8 @@ class RemoteRange(NamedTuple):
     """Empty without a remote tier."""
     lost: tuple[LostRemoteSegment, ...] = ()
     """By start offset, if they were asked for."""
+    progress: CopyProgress | None = None
+    """With them."""
 
 
 class _Call(Generic[T]):

@@ -15,6 +15,7 @@ Not here: roles and epochs (replica_manager.py), streams (data_handlers.py, repl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from node.api.fetch import DurablePosition, PartitionFetch
 from node.replicas.cold_reads import TRIES_MAX, wait_for_disk, wait_for_store
@@ -45,10 +46,12 @@ from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_read import LogRead
 from storage.log.remote_retention import age_limit
+from storage.log.segment_copy import copy_limit, copyable_segments
 from tidelog.epochs import ensure_epoch, ensure_known, epoch_before
 from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.record_exchange import FetchedPartition
 from tidelog.tiering.remote_errors import ObjectStoreRefused
+from tidelog.tiering.remote_segment import CopyProgress
 from tidelog.types import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -67,6 +70,13 @@ from tidelog.types import (
     PartitionKey,
     TopicPartition,
 )
+
+
+class CopyFailure(NamedTuple):
+    """Why the remote tier of a partition does not go on; CopyProgress documents the fields."""
+
+    failure: str
+    since_ms: Millis
 
 
 class Replica:
@@ -107,6 +117,8 @@ class Replica:
         those that it knew as a follower, until it has listed all of them."""
         self._remote_of: tuple[Log, int] | None = None
         """The log that `remote` was compared with, and how often it had been truncated."""
+        self.copy_failure: CopyFailure | None = None
+        """Of a leader; None: the last attempt has succeeded."""
         self._isr: tuple[NodeId, ...] | None = None
         """The in-sync set that was last known; None: none was."""
 
@@ -222,7 +234,7 @@ class Replica:
     def _end_role(self, reason: str, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
         role, self.role = self.role, None
         # Another leader may believe other segments: until they are known, no local one leaves.
-        self.remote, self.log.copied_end = None, Offset(0)
+        self.remote, self.copy_failure, self.log.copied_end = None, None, Offset(0)
         self.leader_node, self.leader_epoch = leader, leader_epoch
         refusal = self._not_leading()
         match role:
@@ -363,8 +375,15 @@ class Replica:
         if lost_at is not None:
             retention_ms = age_limit(self.log.config, is_pinned=self.log.pinned)
             lost, next_offset = self.remote.lost.page(start, end, most, lost_at, retention_ms)
-            return RemoteRange((), next_offset, reads.url, lost)
+            return RemoteRange((), next_offset, reads.url, lost, self._copy_progress(self.remote.copied_end))
         return RemoteRange(*self.remote.covering(start, end, most), reads.url)
+
+    def _copy_progress(self, copied_end: Offset) -> CopyProgress:
+        log, (failure, since_ms) = self.log, self.copy_failure or ("", Millis(-1))
+        waiting = copyable_segments(
+            log.segments, copied_end=copied_end, log_start=log.log_start_offset, limit=copy_limit(log)
+        )
+        return CopyProgress(len(waiting), sum(each.segment.size for each in waiting), failure, since_ms)
 
     def _report(self, damage: CorruptLog) -> None:
         """A read has found damage: end the leadership if another replica can lead. Raises NotLeaderOrFollower if this

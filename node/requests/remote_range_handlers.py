@@ -54,7 +54,7 @@ class RemoteRangeHandlers:
         replica: Replica | None = None
         segments: list[RemoteSegment] = []
         lost: list[LostRemoteSegment] = []
-        offset, url = question.start_offset, ""
+        offset, url, progress = question.start_offset, "", None
         try:
             if not 0 <= question.start_offset <= question.end_offset:
                 raise InvalidRequest(
@@ -72,6 +72,7 @@ class RemoteRangeHandlers:
                 )
                 segments += found.segments
                 lost += found.lost
+                progress = found.progress
                 offset, url = found.next_offset, found.store_url
                 await self._clock.sleep_ms(0)
                 replica = self._locate(question, context)  # it may be another one after the pause
@@ -79,7 +80,7 @@ class RemoteRangeHandlers:
             refused = self._manager.registry.with_leader(error, replica, context.listener)
             return DescribedRemoteLog(question.topic_id, question.partition, refused)
         return DescribedRemoteLog(
-            question.topic_id, question.partition, None, tuple(segments), offset, url, tuple(lost)
+            question.topic_id, question.partition, None, tuple(segments), offset, url, tuple(lost), progress
         )
 
     def _locate(self, question: RemoteLogQuestion, context: RequestContext) -> Replica:

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from node.coordinators.object_remover import StoreCalls
 from node.replicas.remote_reads import RemoteReads
-from node.replicas.replica import Replica
+from node.replicas.replica import CopyFailure, Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.runtime.failure_log import FailureLog
 from node.tiering.orphan_sweep import OrphanSweep
@@ -280,17 +280,20 @@ class RemoteTier:
                 self._failures.succeeded("the object store takes copies again")
             for entry in entries:
                 entry.pause_ms = 0
+                _note_failure(entry, None)
         except Superseded:
             pause = TICK_MS  # until a look has replaced it
         except FencedLeaderEpoch as error:
             for entry in entries:
                 entry.fenced = error.message
+                _note_failure(entry, error, self._clock.wall_ms())
             pause = FENCED_MS
             _log.info("%s: copies nothing more in this leader epoch: %s", first, error.message)
         except (TidelogError, OSError, BrokenChain, CorruptIndex) as error:
             self._services.meter.errors += 1
             for entry in entries:
                 entry.pause_ms = min(max(2 * entry.pause_ms, PAUSE_MS_MIN), PAUSE_MS_MAX)
+                _note_failure(entry, error, self._clock.wall_ms())
             pause = entries[0].pause_ms
             is_passing = isinstance(error, _PASSING) and pause < PAUSE_MS_MAX
             if is_passing:
@@ -332,6 +335,19 @@ class RemoteTier:
             ahead = len(part) * 1_000 // self._rate - (self._clock.monotonic_ms() - began)
             if (pause := max(worked, ahead)) > 0:
                 self._pause_ms(pause)
+
+
+def _note_failure(entry: _Entry, error: Exception | None, now: Millis = Millis(0)) -> None:
+    """For operators who ask for the progress of copies."""
+    replica = entry.partition.replica
+    if not entry.partition.is_current:
+        return  # the error is of a role that has ended, and the replica may have another one
+    if error is None:
+        replica.copy_failure = None
+        return
+    since = now if replica.copy_failure is None else replica.copy_failure.since_ms
+    message = error.message if isinstance(error, TidelogError) else str(error)
+    replica.copy_failure = CopyFailure(f"{type(error).__name__}: {message}", since)
 
 
 def _tell_fenced(entry: _Entry) -> None:

@@ -52,6 +52,7 @@ from tidelog.protocol.rpc import CallKind
 from tidelog.protocol.v1 import data_pb2
 from tidelog.record_exchange import AbortedStart, FetchAnswer, FetchedPartition, ProduceBatch, ProduceRequest
 from tidelog.tiering.remote_segment import (
+    CopyProgress,
     LostRemoteSegment,
     ObjectSection,
     RemoteSegment,
@@ -307,6 +308,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
                     int64,
                     text,
                     tuples(st.builds(LostRemoteSegment, remote_segments, int64, int64)),
+                    st.none() | st.builds(CopyProgress, int32, int64, text, int64),
                 )
             ),
         ),

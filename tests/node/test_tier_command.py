@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.fake_object_store import FakeObjectStore
+from testbed.fake_object_store import FakeObjectStore, StoreCall
 from tests.node.real_nodes import real_nodes
 from tests.node.shell import Shell
 from tests.node.tiered_nodes import (
@@ -23,6 +23,8 @@ from tests.node.tiered_nodes import (
     produce,
 )
 from tidelog.client.admin import Admin
+from tidelog.clock import MachineClock
+from tidelog.tiering.remote_errors import ObjectStoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("quick_tier")
 
@@ -103,3 +105,35 @@ async def test_what_an_unclean_election_has_lost_is_listed_with_what_to_do(
         assert f"{len(before['segments'])} segments of leader epochs that an unclean election has lost" in shown
         assert before["segments"][0]["object"] in shown
         assert "orders-0: if the unclean election was intended, do nothing" in tidelog.err
+
+
+async def test_copies_that_fail_are_told_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The store is away, and comes back."""
+    store = FakeObjectStore()
+
+    def be_away(_call: StoreCall) -> None:
+        raise ObjectStoreUnavailable("the store does not answer; look at it")
+
+    async with real_nodes(tmp_path, 1, coordinators=COORDINATORS, prepare=of_store(store)) as nodes:
+        tidelog = Shell(nodes, capsys)
+        async with Admin(bootstrap(nodes)) as admin:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
+        [document] = await tidelog.json("tier", "describe", TOPIC)
+        nothing = {"waiting_segments": 0, "waiting_bytes": 0, "failure": "", "failing_since_ms": -1}
+        assert document["copies"] == [{"partition": 0, **nothing}]
+        store.on_call = be_away
+        await produce(nodes, 0, 6)
+        await nodes.wait_until(lambda: leader(nodes).copy_failure is not None)
+        [document] = await tidelog.json("tier", "describe", TOPIC)
+        [copies] = document["copies"]
+        assert copies["failure"] == "ObjectStoreUnavailable: the store does not answer; look at it"
+        assert copies["waiting_segments"] >= 1 and copies["waiting_bytes"] >= 1_000 * copies["waiting_segments"]
+        assert 0 < copies["failing_since_ms"] <= MachineClock().wall_ms()
+        shown = await tidelog("tier", "describe", TOPIC)
+        assert "1 partition whose copies fail: what waits stays on the nodes" in shown
+        assert "ObjectStoreUnavailable: the store does not answer; look at it" in shown
+        store.on_call = lambda _call: None
+        await nodes.wait_until(all_left(nodes, 6))
+        [document] = await tidelog.json("tier", "describe", TOPIC)
+        assert document["copies"] == [{"partition": 0, **nothing}]
+        assert "copies fail" not in await tidelog("tier", "describe", TOPIC)

@@ -16,7 +16,7 @@ import pytest
 from node.coordinators.object_remover import StoreCalls
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
-from node.replicas.replica import Replica
+from node.replicas.replica import CopyFailure, Replica
 from node.replicas.replica_manager import ReplicaManager
 from node.tiering.remote_log_client import RemoteLogClient
 from node.tiering.remote_tier import TICK_MS, RemoteTier
@@ -79,6 +79,7 @@ class SeenReplica:
     name: object = TP
     leader_epoch: LeaderEpoch = LeaderEpoch(1)
     remote: RemoteLog | None = None
+    copy_failure: CopyFailure | None = None
     role: LeaderReplica | FollowerReplica | None = field(default_factory=lambda: LeaderReplica.__new__(LeaderReplica))
 
     def __str__(self) -> str:
@@ -573,6 +574,8 @@ async def test_a_store_that_is_away_for_an_hour_does_not_fill_the_log(caplog: py
     assert "more failures since the last line" in failed[-1]
     assert ", beside 29 that fail too:" in failed[-1]
     assert world.store.objects == {}
+    away = CopyFailure("ObjectStoreUnavailable: the store does not answer; look at it", NOW)
+    assert {each.copy_failure for each in replicas} == {away}, "for `tidelog tier describe`"
     await clock.second.wait()
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -580,3 +583,4 @@ async def test_a_store_that_is_away_for_an_hour_does_not_fill_the_log(caplog: py
     assert world.store.objects
     assert len([each for each in caplog.messages if "the object store takes copies again, after" in each]) == 1
     assert tier.figures(None).failing == 0
+    assert {each.copy_failure for each in replicas} == {None}

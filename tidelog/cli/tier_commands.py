@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Final
 
 from tidelog.cli.cluster_command import CommandCall, cluster_command
@@ -11,7 +12,7 @@ from tidelog.cli.output import counted, print_json, print_table
 from tidelog.client.offset_lookup import time_at
 from tidelog.client.remote_logs import RemoteSegments
 from tidelog.standard_streams import say
-from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
+from tidelog.tiering.remote_segment import CopyProgress, LostRemoteSegment, RemoteSegment
 from tidelog.tiering.segment_manifest import segment_key
 from tidelog.types import TopicPartition
 
@@ -23,14 +24,17 @@ _YEAR_10000_MS: Final = 253_402_300_800_000
 
 @cluster_command(app)
 def describe(call: CommandCall, topic: Annotated[str, Argument(help="The topic.")]) -> None:
-    """Show the remote segments of a topic: offsets, bytes, age and object of each, as the leaders believe; and those
-    that an unclean election has lost, with what to do."""
+    """Show the remote segments of a topic: offsets, bytes, age and object of each, as the leaders believe; those that
+    an unclean election has lost, with what to do; and partitions whose copies fail."""
     found = call.query(lambda admin: admin.describe_remote_segments(topic))
     segments = [(key, each) for key, remote in sorted(found.items()) for each in remote.segments]
     lost = [(key, each) for key, remote in sorted(found.items()) for each in remote.lost]
+    progress = [(key, remote.progress) for key, remote in sorted(found.items()) if remote.progress is not None]
     if call.as_json:
         documents = [_document(topic, key, each) for key, each in segments]
-        print_json({"segments": documents, "lost": [_lost_document(topic, key, each) for key, each in lost]})
+        copies = [{"partition": key.partition, **asdict(each)} for key, each in progress]
+        lost_documents = [_lost_document(topic, key, each) for key, each in lost]
+        print_json({"segments": documents, "lost": lost_documents, "copies": copies})
         return
     url = next((remote.store_url for remote in found.values() if remote.store_url), "")
     size = sum(each.log_size for _, each in segments)
@@ -45,6 +49,8 @@ def describe(call: CommandCall, topic: Annotated[str, Argument(help="The topic."
     print_table(title, heads, rows)
     if lost:
         _print_lost(topic, lost, found)
+    if any(each.failure for _, each in progress):
+        _print_failures(topic, progress)
 
 
 def _print_lost(
@@ -69,6 +75,16 @@ def _print_lost(
     for key, remote in sorted(found.items()):
         if remote.lost:
             say(_next_step(key))
+
+
+def _print_failures(topic: str, progress: list[tuple[TopicPartition, CopyProgress]]) -> None:
+    failing = [(key, each) for key, each in progress if each.failure]
+    rows = [
+        (str(key), each.waiting_segments, each.waiting_bytes, _time(each.failing_since_ms), each.failure)
+        for key, each in failing
+    ]
+    title = f"{topic}: {counted(len(failing), 'partition')} whose copies fail: what waits stays on the nodes"
+    print_table(title, ("partition", "waiting segments", "bytes", "failing since", "last error"), rows)
 
 
 def _next_step(key: TopicPartition) -> str:

@@ -425,10 +425,10 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
         return ByPartition({key: position.end_offset for key, position in positions.items()})
 
     async def describe_remote_segments(self, topic: str) -> ByPartition[RemoteSegments]:
-        """Return what of each partition of a topic is in the object store, as its leader believes, and what an unclean
-        election has lost of it. Raises UnknownTopicOrPartition, UnknownTopicId if the topic is created again meanwhile,
-        TopicAuthorizationFailed, UnsupportedVersion; OffsetNotAvailable if a leader does not know its remote segments
-        within `patience_ms`."""
+        """Return what of each partition of a topic is in the object store, as its leader believes, what an unclean
+        election has lost of it, and whether copies wait or fail. Raises UnknownTopicOrPartition, UnknownTopicId if the
+        topic is created again meanwhile, TopicAuthorizationFailed, UnsupportedVersion; OffsetNotAvailable if a leader
+        does not know its remote segments within `patience_ms`."""
         description = await self.describe_topic(topic)
         partitions = [(topic, each.partition) for each in description.partitions]
         starts, ends = await self.list_offsets(partitions, "earliest"), await self.end_positions(partitions)
@@ -442,9 +442,7 @@ class Admin(TopicAdmin, GroupAdmin, TransactionAdmin, SnapshotAdmin):
         found = await describe_remote_logs(self._cluster, ranges, timeout_ms=self._patience_ms)
         lost = await describe_remote_logs(self._cluster, everything, timeout_ms=self._patience_ms)
         # The leader of an emptied log has no range to be asked about: only the second answer has the URL.
-        return ByPartition(
-            {key: replace(found[key], lost=lost[key].lost, store_url=lost[key].store_url) for key in lost}
-        )
+        return ByPartition({key: replace(lost[key], segments=found[key].segments) for key in lost})
 
     async def delete_records(
         self, before: Mapping[Place, int | datetime | Literal["latest"]]

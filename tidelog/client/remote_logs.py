@@ -15,7 +15,7 @@ from tidelog.errors import UnknownServerError
 from tidelog.protocol import methods
 from tidelog.protocol.message_mapping import read_message
 from tidelog.protocol.v1 import data_pb2
-from tidelog.tiering.remote_segment import LostRemoteSegment, RemoteSegment
+from tidelog.tiering.remote_segment import CopyProgress, LostRemoteSegment, RemoteSegment
 from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 
 
@@ -28,7 +28,8 @@ class AskedRange(NamedTuple):
     known_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """A leader of an older epoch is not asked: it may be deposed, and its segments of a lost epoch."""
     lost: bool = False
-    """True: about the lost segments that begin in the range, instead of those with its offsets."""
+    """True: about the lost segments that begin in the range and the progress of copies, instead of the segments with
+    its offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class RemoteSegments:
     lost: tuple[LostRemoteSegment, ...] = ()
     """By start offset, if they were asked for: those that no reader is given, since an unclean election has lost their
     records. The leader deletes them after a while."""
+    progress: CopyProgress | None = None
+    """Of the copies, likewise; None for a topic without a remote tier, and of older nodes."""
 
 
 async def describe_remote_logs(
@@ -53,6 +56,7 @@ async def describe_remote_logs(
     reached = {key: one.start for key, one in wanted.items()}
     found: dict[TopicPartition, list[RemoteSegment]] = {key: [] for key in wanted}
     lost: dict[TopicPartition, list[LostRemoteSegment]] = {key: [] for key in wanted}
+    progress: dict[TopicPartition, CopyProgress] = {}
     urls = dict.fromkeys(wanted, "")
 
     def question(key: TopicPartition, partition: PartitionView) -> dict[str, object]:
@@ -67,6 +71,8 @@ async def describe_remote_logs(
     def take(key: TopicPartition, answer: data_pb2.DescribedRemoteLog) -> bool:
         found[key] += [read_message(RemoteSegment, each) for each in answer.segments]
         lost[key] += [read_message(LostRemoteSegment, each) for each in answer.lost]
+        if answer.HasField("progress"):
+            progress[key] = read_message(CopyProgress, answer.progress)
         reached[key] = Offset(answer.next_offset)
         # An answer without segments may have no URL: it must not replace that of the segments before.
         urls[key] = answer.store_url or urls[key]
@@ -88,4 +94,4 @@ async def describe_remote_logs(
                 f"the leader of {left[0]} describes no remote segments from offset {reached[left[0]]} on, and does not "
                 "say that there are none: look at the versions and logs of the nodes"
             )
-    return {key: RemoteSegments(tuple(found[key]), urls[key], tuple(lost[key])) for key in wanted}
+    return {key: RemoteSegments(tuple(found[key]), urls[key], tuple(lost[key]), progress.get(key)) for key in wanted}

@@ -94,3 +94,17 @@ class LostRemoteSegment:
     deleted_at_ms: Millis
     """When it will be deleted: when the leader has kept it for `remote.log.unreferenced.retention.ms`, or before, when
     `retention.ms` of the topic has passed; INT64_MAX: not in any foreseeable time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """How far the copies of a partition are behind."""
+
+    waiting_segments: int
+    """Closed segments that may be copied."""
+    waiting_bytes: int
+    """Of their record batches."""
+    failure: str
+    """Why the last attempt to copy or delete failed: name and message of the error; empty: it did not."""
+    failing_since_ms: Millis
+    """When the first one failed of those since the last success, by the leader's wall clock; -1 without a failure."""

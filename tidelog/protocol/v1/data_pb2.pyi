@@ -1516,7 +1516,7 @@ class RemoteLogQuestion(_message.Message):
     end_offset: _builtins.int
     """its end, exclusive"""
     lost: _builtins.bool
-    """true: about the segments of lost leader epochs that begin in the range, instead"""
+    """True: about the segments of lost leader epochs that begin in the range, and the progress of copies, instead."""
     def __init__(
         self,
         *,
@@ -1568,6 +1568,7 @@ class DescribedRemoteLog(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     STORE_URL_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """of the request"""
     partition: _builtins.int
@@ -1588,6 +1589,10 @@ class DescribedRemoteLog(_message.Message):
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRemoteSegment]:
         """if they are asked for; by start offset"""
 
+    @_builtins.property
+    def progress(self) -> Global___CopyProgress:
+        """with them; absent without a remote tier"""
+
     def __init__(
         self,
         *,
@@ -1598,14 +1603,47 @@ class DescribedRemoteLog(_message.Message):
         next_offset: _builtins.int = ...,
         store_url: _builtins.str = ...,
         lost: _abc.Iterable[Global___LostRemoteSegment] | None = ...,
+        progress: Global___CopyProgress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lost", b"lost", "next_offset", b"next_offset", "partition", b"partition", "segments", b"segments", "store_url", b"store_url", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lost", b"lost", "next_offset", b"next_offset", "partition", b"partition", "progress", b"progress", "segments", b"segments", "store_url", b"store_url", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribedRemoteLog: _TypeAlias = DescribedRemoteLog  # noqa: Y015
+
+@_typing.final
+class CopyProgress(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAITING_SEGMENTS_FIELD_NUMBER: _builtins.int
+    WAITING_BYTES_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    FAILING_SINCE_MS_FIELD_NUMBER: _builtins.int
+    waiting_segments: _builtins.int
+    """closed segments that may be copied"""
+    waiting_bytes: _builtins.int
+    """of their record batches"""
+    failure: _builtins.str
+    """why the last attempt to copy or delete failed; empty: it did not"""
+    failing_since_ms: _builtins.int
+    """first failure since the last success, by the leader's wall clock; -1 without one"""
+    def __init__(
+        self,
+        *,
+        waiting_segments: _builtins.int = ...,
+        waiting_bytes: _builtins.int = ...,
+        failure: _builtins.str = ...,
+        failing_since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failing_since_ms", b"failing_since_ms", "failure", b"failure", "waiting_bytes", b"waiting_bytes", "waiting_segments", b"waiting_segments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyProgress: _TypeAlias = CopyProgress  # noqa: Y015
 
 @_typing.final
 class LostRemoteSegment(_message.Message):
