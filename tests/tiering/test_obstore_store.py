@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,6 +114,20 @@ def test_a_folder_has_the_object_on_the_disk_before_it_counts(tmp_path: Path, mo
     store.put("a/b/one", [b"x"])
     root = tmp_path / "store"
     assert synced == [root / "a/b/one", root / "a/b", root / "a", root, tmp_path]
+
+
+def test_a_folder_is_not_open_to_every_user_of_the_machine(tmp_path: Path) -> None:
+    """As log directories are not: the records are the same. What was there before keeps its rights."""
+    before = os.umask(0o022)
+    try:
+        (tmp_path / "mounted").mkdir()
+        store = open_object_store(f"file://{tmp_path}/mounted/history/of/us")
+        store.put("orders-1/0/one", [b"a record"])
+    finally:
+        os.umask(before)
+    folders = [each for each in sorted((tmp_path / "mounted").rglob("*")) if each.is_dir()]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in folders] == [0o750] * 5
+    assert stat.S_IMODE((tmp_path / "mounted").stat().st_mode) == 0o755
 
 
 def test_a_folder_gives_up_the_page_cache_of_an_object(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ _NO_OBJECT: Final = ("NoSuchKey", "BlobNotFound")
 """Codes in the body of a 404 that mean the object, of S3 and Google, and of Azure."""
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_FOLDER_MODE: Final = 0o750
 _NO_RANGE: Final = (": 416 ", "Requested range was invalid")
 """HTTP's answer to a range behind the end of the object, and the one of a folder."""
 _REASON_MAX: Final = 400
@@ -127,6 +128,8 @@ class ObstoreStore:
     def _opened(self, url: str, *, create: bool) -> Any:
         store = self._obs.store
         if self._folder is not None:
+            if create:
+                _make_folder(Path(self._folder))
             return store.LocalStore(self._folder, mkdir=create)
         client: ClientConfig = {"timeout": _REQUEST_TIMEOUT, "connect_timeout": timedelta(seconds=5)}
         if _allows_http():
@@ -143,6 +146,8 @@ class ObstoreStore:
         with self._errors("writing", key, source):
             # The library would make it, in place of a disk that is not mounted, and hide the objects there once it is.
             self._ensure_folder()
+            if self._folder is not None:
+                _make_folder(Path(self._folder, key).parent)
             first = []
             size = 0
             for part in source:
@@ -274,6 +279,12 @@ class ObstoreStore:
             return code[1] in _NO_OBJECT
         # S3 does not answer 404 to the deletion of a key that it does not have.
         return not (self._is_s3 and doing == "deleting")
+
+
+def _make_folder(folder: Path) -> None:
+    """The library would let every user of the machine read the records in it, which log directories do not."""
+    for each in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        each.mkdir(_FOLDER_MODE, exist_ok=True)
 
 
 class _Source:
