@@ -324,7 +324,7 @@ class TopicSnapshotHandlers(ForwardedChanges):
             found = [pinned_topics.named(image, name) for name in dict.fromkeys(request.names)]
             for snapshot in found:
                 for topic in snapshot.topics:
-                    ensure_topic_permitted(context, ADMIN_DESCRIBE_TOPIC_SNAPSHOTS, topic.name)
+                    ensure_topic_permitted(context, ADMIN_DESCRIBE_TOPIC_SNAPSHOTS, topic.name, by_id=True)
             return DescribeTopicSnapshotsAnswer(tuple(found))
         allows = context.authorizer.allows_topic
         shown = [
@@ -354,5 +354,6 @@ class TopicSnapshotHandlers(ForwardedChanges):
     def _ensure_permitted(self, name: str, api: Api[Any, Any], context: RequestContext) -> TopicSnapshotRecord:
         snapshot = pinned_topics.named(self._metadata.image, name)
         for topic in snapshot.topics:
-            ensure_topic_permitted(context, api, topic.name)
+            # The caller named the snapshot: its topics are not to be learned from a refusal.
+            ensure_topic_permitted(context, api, topic.name, by_id=True)
         return snapshot

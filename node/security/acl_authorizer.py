@@ -157,7 +157,7 @@ class AclAuthorizer(Authorizer):
             return refusal(_text(caller, operation, f"{kind} {shown(name)}", f"{option} {_argument(name, 'NAME')}"))
         if resource_type is ResourceType.TOPIC:
             hidden = by_id and not self.allows(caller, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-            topic = "the topic with this id" if hidden else f"topic {shown(name)}"
+            topic = "a topic that the request does not name" if hidden else f"topic {shown(name)}"
             options = f"--topic {'NAME' if hidden else _argument(name, 'NAME')}"
             return TopicAuthorizationFailed(_text(caller, operation, topic, options))
         return ClusterAuthorizationFailed(_text(caller, operation, "the cluster", "--cluster"))

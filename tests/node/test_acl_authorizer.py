@@ -187,7 +187,7 @@ def test_a_topic_that_is_named_by_its_id_is_decided_by_its_name_which_is_not_tol
     world = World(rule(AclOperation.DELETE, "orders"))
     refusal = world.ask_topic(ADMIN_DELETE_TOPICS, "secret", by_id=True)
     assert isinstance(refusal, TopicAuthorizationFailed)
-    assert "DELETE the topic with this id" in refusal.message
+    assert "DELETE a topic that the request does not name" in refusal.message
     assert "secret" not in refusal.message
     assert "-o delete --topic NAME`" in refusal.message
     assert world.denied == [("DELETE", "secret")], "the operator sees it"
