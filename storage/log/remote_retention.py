@@ -57,9 +57,6 @@ def age_limit(config: LogConfig, *, is_pinned: bool) -> Millis | None:
 
 
 def _is_old(segment: RemoteSegment, config: LogConfig, now: Millis) -> bool:
-    """By its youngest record, or if no record has a timestamp, since it was copied. One that compaction has emptied
-    before it was copied keeps no record back."""
-    if not segment.log_size:
-        return config.retention_ms >= 0
+    """By its youngest record, or if no record has a timestamp, since it was copied."""
     youngest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.changed_ms
     return 0 <= config.retention_ms < now - youngest

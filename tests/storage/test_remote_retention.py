@@ -79,13 +79,6 @@ def test_without_timestamps_the_age_counts_from_the_copy() -> None:
     assert ends(segments, config) == [10]
 
 
-def test_segments_without_records_keep_nothing_back() -> None:
-    """Of a topic that was compacted before: the age of their copy is not that of records behind them."""
-    empty, old = remote(0, 10, size=0, youngest=-1), remote(10, 20, youngest=NOW - 101)
-    assert ends([empty, old], replace(FOREVER, retention_ms=100)) == [10, 20]
-    assert ends([empty, old], FOREVER) == []
-
-
 def test_deleted_records_take_their_segments_along() -> None:
     assert ends(THREE, FOREVER, log_start=25) == [10, 20]
 
