@@ -139,6 +139,28 @@ def test_offsets_of_a_group_that_its_coordinator_refuses_have_its_error(version:
     assert found_codes == ([] if version >= 2 else [14, 14])
 
 
+@pytest.mark.parametrize(
+    ("kafka", "loading"),
+    [(JOIN_GROUP, 14), (SYNC_GROUP, 27), (HEARTBEAT, 15)],
+    ids=["JoinGroup", "SyncGroup", "Heartbeat"],
+)
+def test_a_member_whose_coordinator_may_not_answer_yet_learns_what_it_knows(kafka: KafkaApi, loading: int) -> None:
+    """After COORDINATOR_LOAD_IN_PROGRESS (14) in answer to SyncGroup or Heartbeat the reads of aiokafka raise. Kafka's
+    brokers before 4.0 have members join again after SyncGroup (REBALANCE_IN_PROGRESS, 27)."""
+    message = {
+        JOIN_GROUP.key: request("JoinGroup").JoinGroupRequest("g", 6_000, "m", "consumer", (), 9_000),
+        SYNC_GROUP.key: request("SyncGroup").SyncGroupRequest("g", 1, "m", (), None, "consumer", "range"),
+        HEARTBEAT.key: request("Heartbeat").HeartbeatRequest("g", 1, "m"),
+    }[kafka.key]
+    for error, code in (
+        (CoordinatorLoadInProgress("it is being loaded"), loading),
+        (CoordinatorNotAvailable("it has no lease"), 15),
+        (NotCoordinator("it has moved"), 16),
+    ):
+        exchange, _ = begun(kafka, kafka.versions[-1], message)
+        assert answered(kafka, kafka.versions[-1], exchange.refuse(error)).error_code == code
+
+
 @pytest.mark.parametrize("version", [each for each in OFFSET_FETCH.versions if each >= 8])
 def test_a_request_names_many_groups_and_the_member_that_asks(version: int) -> None:
     module = request("OffsetFetch")

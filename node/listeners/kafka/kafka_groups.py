@@ -24,7 +24,14 @@ from replication.coordination.group_requests import (
     FindCoordinatorRequest,
     FoundCoordinator,
 )
-from tidelog.errors import CoordinatorNotAvailable, InconsistentGroupProtocol, InvalidRequest, TidelogError
+from tidelog.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InconsistentGroupProtocol,
+    InvalidRequest,
+    RebalanceInProgress,
+    TidelogError,
+)
 from tidelog.protocol.kafka.messages import find_coordinator_request as asked_coordinator
 from tidelog.protocol.kafka.messages import heartbeat_request as asked_heartbeat
 from tidelog.protocol.kafka.messages import join_group_request as asked_join
@@ -152,6 +159,12 @@ JOIN_GROUP: Final = KafkaApi(
 )
 
 
+def _member_code(error: TidelogError, loads: int) -> int:
+    """loads: the number in place of COORDINATOR_LOAD_IN_PROGRESS, which members do not know in this answer: after it
+    the reads of aiokafka raise, and after SyncGroup those of Java."""
+    return loads if isinstance(error, CoordinatorLoadInProgress) else coordinator_code_of(error)
+
+
 # --- SyncGroup ---
 
 
@@ -178,7 +191,8 @@ def _write_synced(_message: object, answer: classic.SyncGroupAnswer, _version: i
 
 
 def _refuse_sync(_message: object, error: TidelogError, _version: int) -> SyncGroupResponse:
-    return SyncGroupResponse(coordinator_code_of(error), b"")
+    # A member that joins again is right in any state of the loaded group. Kafka's brokers before 4.0 answer so.
+    return SyncGroupResponse(_member_code(error, RebalanceInProgress.code), b"")
 
 
 SYNC_GROUP: Final = KafkaApi(
@@ -206,7 +220,7 @@ def _write_heartbeat(_message: object, _answer: object, _version: int) -> Heartb
 
 
 def _refuse_heartbeat(_message: object, error: TidelogError, _version: int) -> HeartbeatResponse:
-    return HeartbeatResponse(coordinator_code_of(error))
+    return HeartbeatResponse(_member_code(error, CoordinatorNotAvailable.code))
 
 
 HEARTBEAT: Final = KafkaApi(
