@@ -271,11 +271,11 @@ class PartitionCoordinator:
         if self.state in (_S.ACTIVE, _S.LOADING):
             self.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
 
-    def end(self) -> None:
-        """End the coordinator with the leadership."""
+    def end(self, refusal: TidelogError) -> None:
+        """End the coordinator with the leadership. refusal: of the requests that were not decided."""
         self._move(_C.LEADERSHIP_ENDED)
         self._leader.observer, self.retry_at, self._refusal, self._unreported = None, None, None, None
-        self._drop(self._why_inactive())
+        self._drop(refusal)
 
     def _drop(self, refusal: TidelogError) -> bool:
         """Drop the machine and everything that depends on it. Returns True if a request was refused."""

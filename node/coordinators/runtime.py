@@ -24,12 +24,12 @@ from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.internal_topics import coordinator_node
 from node.coordinators.partition_coordinator import TURN_MS, PartitionCoordinator
 from node.replicas.replica_manager import ReplicaManager
-from replication.controller.image import EMPTY, ClusterImage, PartitionState
+from replication.controller.image import EMPTY, ClusterImage
 from storage.log.log import Log
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, TidelogError
-from tidelog.types import Millis, NodeAddress, PartitionIndex, PartitionKey
+from tidelog.types import NO_NODE, Millis, NodeAddress, PartitionIndex, PartitionKey
 
 LOADS_AT_ONCE: Final = 4
 """Partitions that are loaded concurrently: a large one does not delay the small ones."""
@@ -119,7 +119,7 @@ class CoordinatorRuntime:
         """As `LeadershipFollower.leadership_ending`."""
         coordinator = self._coordinators.pop(partition, None)
         if coordinator is not None:
-            coordinator.end()
+            coordinator.end(self._why_none(self._replicas.image, partition))
             self._to_work.pop(coordinator, None)
             self._deadlines.pop(coordinator, None)
             self._to_tick.discard(coordinator)
@@ -158,22 +158,23 @@ class CoordinatorRuntime:
 
     def coordinator(self, partition: PartitionIndex) -> PartitionCoordinator:
         """The coordinator of a partition. Raises NotCoordinator; CoordinatorLoadInProgress if this node was elected and
-        has not begun to lead."""
+        has not begun to lead; CoordinatorNotAvailable if the partition has no leader."""
         found = self._coordinators.get(partition)
         if found is None:
-            topic = self._image.topic(self.kind.topic)
-            if topic is not None and partition < len(topic.partitions) and self._leads(topic.partitions[partition]):
-                raise CoordinatorLoadInProgress(
-                    f"this node begins to lead partition {self.kind.topic}-{partition}; try again after a pause"
-                )
-            raise NotCoordinator(
-                f"this node does not lead partition {self.kind.topic}-{partition}, as far as it knows: look the "
-                f"{self.kind.name} coordinator up again"
-            )
+            raise self._why_none(self._image, partition)
         return found
 
-    def _leads(self, state: PartitionState) -> bool:
-        return state.leader == self._replicas.node_id and not self._replicas.stopping
+    def _why_none(self, image: ClusterImage, partition: PartitionIndex) -> TidelogError:
+        """Why this node has no coordinator of the partition, according to an image."""
+        topic, name = image.topic(self.kind.topic), f"partition {self.kind.topic}-{partition}"
+        leader = topic.partitions[partition].leader if topic and partition < len(topic.partitions) else None
+        if leader == self._replicas.node_id and not self._replicas.stopping:
+            return CoordinatorLoadInProgress(f"this node begins to lead {name}; try again after a pause")
+        if leader == NO_NODE:  # a lookup finds none either: this node may be elected again
+            return CoordinatorNotAvailable(f"{name} has no leader at the moment; try again after a pause")
+        return NotCoordinator(
+            f"this node does not lead {name}, as far as it knows: look the {self.kind.name} coordinator up again"
+        )
 
     @property
     def partitions(self) -> tuple[PartitionIndex, ...]:

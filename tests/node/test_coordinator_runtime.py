@@ -30,7 +30,7 @@ from tidelog.errors import (
     UnreadableCoordinatorRecord,
 )
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
-from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, ProducerId
+from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Acks, Millis, NodeId, ProducerId
 
 AWAY = CoordinatorNotAvailable("the controller is away")
 """The in-sync set stays as the test sets it."""
@@ -169,6 +169,29 @@ def test_a_lost_leadership_fails_what_waits_at_once(world: World) -> None:
     world.publish()
     world.until_active(2)
     assert world.coordinators[1].effects == []
+
+
+def test_a_node_that_may_lead_again_lets_its_clients_wait(world: World) -> None:
+    """It was fenced, and no other replica may lead: no lookup finds another coordinator. What waits is refused for the
+    same reason: the partition has no leader or, at the end, the node leads again in a newer epoch."""
+    world.wires.stalled = True
+    adding, reading = world.begin(1, Add("a")), world.begin(1, Get("a"))
+    world.set(0, leader=NO_NODE)
+    assert outcome_is_unknown(adding)
+    assert isinstance(reading.exception(), CoordinatorNotAvailable)
+    with pytest.raises(CoordinatorNotAvailable, match="partition t-0 has no leader"):
+        world.ask(1, Get("a"))
+    world.set(0, leader=1)
+    world.wires.stalled = False
+    world.wires.break_streams()
+    world.until_active(1)
+    assert world.ask(1, Get("a")) == 1
+
+    world.wires.stalled = True
+    adding, reading = world.begin(1, Add("a")), world.begin(1, Get("a"))
+    world.set(0, leader=1)
+    assert outcome_is_unknown(adding)
+    assert isinstance(reading.exception(), CoordinatorLoadInProgress)
 
 
 def test_the_same_node_in_a_newer_epoch_loads_again(world: World) -> None:
