@@ -26,6 +26,7 @@ from tests.node.tiered_nodes import (
     TOPIC,
     all_left,
     bootstrap,
+    closed_left,
     consume_more,
     consumed,
     elect_unclean,
@@ -144,7 +145,7 @@ async def test_offsets_are_listed_over_both_tiers(tmp_path: Path) -> None:
     store = FakeObjectStore()
     async with one_node(tmp_path, store) as (nodes, admin):
         await produce(nodes, 0, RECORDS)
-        await nodes.wait_until(all_left(nodes, RECORDS))
+        await nodes.wait_until(closed_left(nodes))
         log = leader(nodes).log
 
         async def at(place: object) -> int:
@@ -213,7 +214,7 @@ async def test_a_leader_that_has_lost_its_epochs_deletes_nothing(
     store = FakeObjectStore()
     async with one_node(tmp_path, store) as (nodes, admin):
         await produce(nodes, 0, RECORDS)
-        await nodes.wait_until(all_left(nodes, RECORDS))
+        await nodes.wait_until(closed_left(nodes))
         copied = {*copies(store)}
         file = tmp_path / "node-0" / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT
         await nodes.stop(0)

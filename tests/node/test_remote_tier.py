@@ -18,6 +18,7 @@ from tests.node.tiered_nodes import (
     TOPIC,
     all_left,
     bootstrap,
+    closed_left,
     consumed,
     leader,
     of_store,
@@ -43,7 +44,7 @@ async def test_what_left_the_nodes_is_consumed_from_the_store(tmp_path: Path) ->
         await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
         assert await admin.list_offsets([(TOPIC, 0)], "latest-tiered") == {(TOPIC, 0): -1}, "nothing is copied yet"
         await produce(nodes, 0, RECORDS)
-        await nodes.wait_until(all_left(nodes, RECORDS))
+        await nodes.wait_until(closed_left(nodes))
         assert leader(nodes).log.log_start_offset == 0
         partition = (TOPIC, 0)
         assert await admin.list_offsets([partition], "earliest") == {partition: 0}
@@ -147,7 +148,7 @@ async def test_a_snapshot_keeps_history_in_the_store_until_it_ends_and_nothing_o
         await admin.alter_topic(TOPIC, {"local.retention.bytes": "0"})
         await nodes.wait_until(lambda: leader(nodes).log.pinned)
         await produce(nodes, 4, 36)
-        await nodes.wait_until(all_left(nodes, 40))
+        await nodes.wait_until(closed_left(nodes))
         log = leader(nodes).log
         assert (log.log_start_offset, segments()) == (0, log.copied_end // 2), "all that is copied, 30,000 bytes"
         assert await consumed(nodes, 40) == list(range(40)), "the snapshot's records, and those behind it"

@@ -15,8 +15,8 @@ from tests.node.tiered_nodes import (
     COORDINATORS,
     TIERED,
     TOPIC,
-    all_left,
     bootstrap,
+    closed_left,
     elect_unclean,
     leader,
     of_store,
@@ -37,7 +37,7 @@ async def test_the_remote_segments_of_a_topic_are_listed(tmp_path: Path, capsys:
             await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=TIERED)
             await admin.create_topic("local", partitions=2, replication_factor=1)
             await produce(nodes, 0, 12)
-            await nodes.wait_until(all_left(nodes, 12))
+            await nodes.wait_until(closed_left(nodes))
             [(place, remote)] = (await admin.describe_remote_segments(TOPIC)).items()
         assert str(place) == f"{TOPIC}-0"
         assert remote.store_url == store.url
@@ -87,7 +87,7 @@ async def test_what_an_unclean_election_has_lost_is_listed_with_what_to_do(
                 TOPIC, partitions=1, replication_factor=1, configs={**TIERED, "retention.ms": "-1"}
             )
             await produce(nodes, 0, 12)
-            await nodes.wait_until(all_left(nodes, 12))
+            await nodes.wait_until(closed_left(nodes))
             [before] = await tidelog.json("tier", "describe", TOPIC)
             await nodes.stop(0)
             shutil.rmtree(tmp_path / "node-0" / f"{TOPIC}-0")
@@ -133,7 +133,8 @@ async def test_copies_that_fail_are_told_with_the_reason(tmp_path: Path, capsys:
         assert "1 partition whose copies fail: what waits stays on the nodes" in shown
         assert "ObjectStoreUnavailable: the store does not answer; look at it" in shown
         store.on_call = lambda _call: None
-        await nodes.wait_until(all_left(nodes, 6))
+        await nodes.wait_until(lambda: leader(nodes).copy_failure is None)
+        await nodes.wait_until(closed_left(nodes))
         [document] = await tidelog.json("tier", "describe", TOPIC)
         assert document["copies"] == [{"partition": 0, **nothing}]
         assert "copies fail" not in await tidelog("tier", "describe", TOPIC)

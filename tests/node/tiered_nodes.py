@@ -101,6 +101,16 @@ async def consume_more(consumer: Consumer, numbers: list[int], count: int) -> No
             numbers.append(int(record.value.partition(b".")[0]))
 
 
+def closed_left(nodes: RealNodes, topic: str = TOPIC, partition: int = 0) -> Callable[[], bool]:
+    """True once the leader has its active segment only: nothing is copied and nothing leaves any more."""
+
+    def have_left() -> bool:
+        log = leader(nodes, topic, partition).log
+        return log.local_log_start_offset == log.active.base_offset
+
+    return have_left
+
+
 def all_left(nodes: RealNodes, end: int, topic: str = TOPIC, partition: int = 0) -> Callable[[], bool]:
     """True once every replica has only what is not copied: less than two closed segments."""
 
