@@ -504,6 +504,7 @@ ODD_TOPICS = ("1..e-3_" + "b" * 242, "v0")
 """The longest name, which begins like a number, and a topic whose format has no times."""
 
 
+@pytest.mark.deep
 def test_every_time_that_a_log_takes_passes_through_all_jobs(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
