@@ -10,6 +10,7 @@ import pytest
 
 from node.api.table import APIS
 from node.boundary.boundary import REQUEST_BYTES_MAX, ensure_small
+from node.listeners.grpc import request_limits
 from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.request_limits import FIELDS_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
@@ -58,13 +59,16 @@ REQUESTS = [method for method in methods.ALL if method.service.startswith("tidel
 
 
 @pytest.mark.parametrize("method", REQUESTS, ids=str)
-def test_a_large_message_of_empty_fields_is_refused_before_it_is_parsed(method: Method[Any, Any]) -> None:
+def test_a_message_of_empty_fields_is_refused_before_it_is_parsed(
+    method: Method[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such a request of 16 MiB blocked a node for 13 s and used 4 GiB."""
+    monkeypatch.setattr(request_limits, "FIELDS_MAX", 500)  # the limit itself is reached below, once
     read = reader(method)
     for number in (1, 3, 5, 15):
-        refused = read(bytes([number << 3 | 2, 0]) * (2 << 20))
+        refused = read(bytes([number << 3 | 2, 0]) * 1_000)
         assert isinstance(refused, InvalidRequest)
-        assert f"more than {FIELDS_MAX} fields" in refused.message
+        assert "more than 500 fields" in refused.message
 
 
 def reader(method: Method[Any, Any]) -> Callable[[bytes], Any]:
