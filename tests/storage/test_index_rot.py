@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -20,13 +21,20 @@ COUNT = 40
 BITS = (0, 6, 7)
 
 
-def filled() -> Bench:
-    """Two segments of single records, a millisecond apart; opened again, so that no index is in memory."""
+@cache
+def closed() -> Bench:
+    """Two segments of single records, a millisecond apart."""
     bench = Bench(CONFIG)
     for i in range(COUNT):
         bench.lead(b"v%d" % i * 4, timestamp=NOW + i)
     bench.commit()
-    bench.restart_clean()
+    bench.directory.close_clean()
+    return bench
+
+
+def filled() -> Bench:
+    """The log, opened again, so that no index is in memory."""
+    bench = closed().twin()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     assert len(bench.log.segments) == 2
     return bench

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from copy import copy
 from typing import TypeVar
 from uuid import UUID
 
@@ -117,6 +118,13 @@ class Bench:
     def restart_clean(self) -> Log:
         self.directory.close_clean()
         return self.reopen()
+
+    def twin(self) -> Bench:
+        """Another one, with a copy of this disk, opened again after `close_clean`."""
+        other = copy(self)
+        other.disk = other.files = self.disk.twin()
+        other.reopen()
+        return other
 
     def kill(self) -> Log:
         """Kill the process; the machine continues. Nothing written is lost, nothing is closed."""
