@@ -27,13 +27,28 @@ else:
         if order:  # few: not worth four more methods here
             made = dataclasses.dataclass(cls, repr=False, order=True, frozen=frozen, **options)
         else:
-            made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, frozen=frozen, **options)
+            made = _with_fields(cls, frozen=frozen, **options)
             _write_later(made, eq=eq, frozen=frozen)
         if repr and "__repr__" not in vars(cls):
             made.__repr__ = _shown
         if frozen:
             made.__setattr__, made.__delattr__ = _refuse_change, _refuse_deletion
         return made
+
+
+def _with_fields(cls: Any, *, frozen: bool, **options: Any) -> Any:
+    """The class with its fields, and without the methods that are made otherwise. Of a frozen one Python would compile
+    the two that refuse changes, for nothing: a sixth of the time in which a node starts."""
+    of_dataclass = any(hasattr(base, "__dataclass_fields__") for base in cls.__bases__)
+    if not frozen or of_dataclass:  # Python compares it with its ancestors
+        return dataclasses.dataclass(cls, init=False, repr=False, eq=False, frozen=frozen, **options)
+    made: Any = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
+    made.__dataclass_params__.frozen = True
+    if options.get("slots"):
+        for name, method in (("__getstate__", _state), ("__setstate__", _set_state)):
+            if name not in vars(made):
+                setattr(made, name, method)
+    return made
 
 
 def _write_later(made: Any, *, eq: bool, frozen: bool) -> None:
@@ -106,3 +121,13 @@ def _refuse_change(_self: object, name: str, _value: object) -> NoReturn:
 
 def _refuse_deletion(_self: object, name: str) -> NoReturn:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    """For copies and pickles of frozen instances with slots, as in the standard library."""
+    return [getattr(self, each.name) for each in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for each, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import copy
 import dataclasses
 import gc
 import inspect
@@ -80,6 +82,19 @@ def test_methods_are_written_at_their_first_use() -> None:
         kind(-1)
 
 
+def test_methods_that_refuse_changes_are_not_compiled_for_each_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has 900 classes: methods that are compiled at its start, and replaced at once, would delay it."""
+    compiled, execute = list[str](), exec
+
+    def note(source: str, *where: dict[str, Any]) -> None:
+        compiled.append(source)
+        execute(source, *where)
+
+    monkeypatch.setattr(builtins, "exec", note)
+    late()
+    assert not [source for source in compiled if "__setattr__" in source or "__delattr__" in source]
+
+
 def test_a_signature_is_known_before_the_first_use() -> None:
     found = inspect.signature(late())
     assert [each.name for each in found.parameters.values()] == ["replica", "records", "epoch"]
@@ -111,7 +126,8 @@ def test_values_show_compare_hash_copy_and_match_as_those_of_python() -> None:
     assert repr(one) == "FetchedAll(replica=1, partitions=(Fetched(replica=2), <3>))"
     assert dataclasses.replace(one, replica=1) == one != dataclasses.replace(one, replica=2)
     assert len({Fetched(1), Fetched(1), Fetched(2)}) == 2
-    assert pickle.loads(pickle.dumps(Fetched(1, b"r"))) == Fetched(1, b"r")
+    for value in (Fetched(1, b"r"), one):
+        assert pickle.loads(pickle.dumps(value)) == copy.copy(value) == copy.deepcopy(value) == value
     match one:
         case FetchedAll(replica, records, partitions):
             assert (replica, records, len(partitions)) == (1, b"records", 2)
@@ -123,6 +139,13 @@ def test_a_frozen_value_refuses_changes(field: str) -> None:
         setattr(Fetched(1), field, 2)
     with pytest.raises(dataclasses.FrozenInstanceError, match=f"cannot delete field '{field}'"):
         delattr(Fetched(1), field)
+
+
+def test_an_ancestor_and_its_heirs_are_frozen_or_none_is() -> None:
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        dataclass(type("Thawed", (Fetched,), {}))
+    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
+        dataclass(frozen=True)(type("Frozen", (Counted,), {}))
 
 
 def test_a_value_that_may_change_does() -> None:
