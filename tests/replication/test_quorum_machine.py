@@ -3,6 +3,7 @@ every step, and once everything works again, a leader and one log."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -137,6 +138,14 @@ class QuorumMachine(RuleBasedStateMachine):
 
 
 QuorumMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestQuorumMachine = QuorumMachine.TestCase
+
+
+class ManyQuorums(QuorumMachine):
+    """The same. Rare orders of messages need many examples, each of which takes a third of a second."""
+
+
+ManyQuorums.TestCase.settings = settings(QuorumMachine.TestCase.settings, max_examples=80)
+TestManyQuorums = pytest.mark.deep(ManyQuorums.TestCase)
