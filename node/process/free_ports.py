@@ -6,6 +6,7 @@ import contextlib
 import errno
 import random
 import socket
+from collections.abc import Iterable
 from typing import Final
 
 HOST: Final = "127.0.0.1"
@@ -32,17 +33,22 @@ def free_ports(count: int) -> list[int]:
     )
 
 
+def keep_ports(ports: Iterable[int]) -> None:
+    """Let no caller of `free_ports` get these ports for a minute, since a process that has ended listens there again.
+    Has no effect on ports that are in use."""
+    for port in ports:
+        with contextlib.suppress(OSError):
+            _reserve(port)
+
+
 def _reserve(port: int) -> None:
     """Leave a connection in the state TIME_WAIT at the port, which lasts a minute on Linux. Raises OSError if a socket
     or such a connection has the port.
 
     Without it, two clusters that start together get the same port now and then, and one node ends at its start.
     """
-    with socket.socket() as listener:
-        listener.bind((HOST, port))  # without SO_REUSEADDR, so that TIME_WAIT refuses it
-        # The connection inherits the option, with which servers set their sockets up: it does not refuse those.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.listen(1)
-        with socket.create_connection((HOST, port)):
-            accepted, _ = listener.accept()
-            accepted.close()  # before the other end: TIME_WAIT is at the end that closes first
+    with socket.socket() as own:
+        own.bind((HOST, port))  # without SO_REUSEADDR, so that TIME_WAIT refuses it
+        # The connection keeps the option, with which servers set their sockets up: it does not refuse those.
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        own.connect((HOST, port))  # to itself, which needs no listener

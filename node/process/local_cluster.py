@@ -31,7 +31,7 @@ import grpc
 from node.config import GRPC_LISTENER
 from node.listener_settings import PROTOCOLS
 from node.listeners.grpc.health import READY
-from node.process.free_ports import free_ports
+from node.process.free_ports import free_ports, keep_ports
 from node.process.probe import ask
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut, TidelogError, TopicExists
 from tidelog.protocol import methods, status, wire
@@ -101,6 +101,11 @@ class LocalNode:
         """The addresses of its listeners, by name."""
         named = {GRPC_LISTENER: self.address, _INNER: self.inner, _KAFKA: self.kafka}
         return {name: address for name, address in named.items() if address is not None}
+
+    @property
+    def bound(self) -> tuple[Endpoint, ...]:
+        """All addresses at which it listens."""
+        return (*self.listeners.values(), self.metrics)
 
     @property
     def running(self) -> bool:
@@ -325,6 +330,7 @@ class LocalCluster:
         finally:
             if process.stdin is not None:
                 process.stdin.close()
+            keep_ports(address.port for address in node.bound)  # it may start again
         return code
 
     # --- queries ---
@@ -605,7 +611,7 @@ def _outcome(code: int) -> str:
 
 def _ensure_free(node: LocalNode) -> None:
     """Raise ClusterFailed if an address of the node is in use."""
-    for address in (*node.listeners.values(), node.metrics):
+    for address in node.bound:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an old connection in TIME_WAIT is no listener
             try:

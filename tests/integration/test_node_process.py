@@ -19,6 +19,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.observability.metrics import TABLES
+from node.process import local_cluster
 from node.process.local_cluster import ClusterFailed, LocalCluster
 from tests.integration.node_process import environment
 from tests.node.promtool import needs_promtool, promtool
@@ -63,12 +64,17 @@ def run_node(config: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_ready_is_said_in_one_line_and_a_signal_stops_clean(single: LocalCluster) -> None:
+def test_ready_is_said_in_one_line_and_a_signal_stops_clean(
+    single: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(local_cluster, "keep_ports", kept.extend)
     node = single.nodes[0]
     assert f"ready node=0 GRPC={node.address}\n" in node.log.read_text()
     assert f"new log directory {node.data}: it was empty" in node.log.read_text()
     assert "recovered log directory" not in node.log.read_text()
     assert single.stop_node(0) == 0
+    assert set(kept) == {node.address.port, node.metrics.port}, "no other cluster gets its ports"
     assert (node.data / ".kafka_cleanshutdown").exists()
     single.start_node(0)
     single.wait_healthy()
