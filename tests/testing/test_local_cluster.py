@@ -98,7 +98,7 @@ async def test_a_full_disk_refuses_and_a_slow_one_delays(tidelog_cluster: LocalC
     leader = tidelog_cluster.leader(topic)
     async with (
         tidelog.Producer(tidelog_cluster.bootstrap) as producer,
-        tidelog.Producer(tidelog_cluster.bootstrap, delivery_timeout_ms=500) as impatient,
+        tidelog.Producer(tidelog_cluster.bootstrap, delivery_timeout_ms=1_500) as impatient,
     ):
         await producer.send(topic, b"fits")
         tidelog_cluster.slow_disk(leader, 200)
