@@ -75,7 +75,7 @@ class Load:
         self.stopping = False
 
     async def run(self, bootstrap: str) -> None:
-        async with Producer(bootstrap) as producer:
+        async with Producer(bootstrap, linger_ms=0) as producer:
             while not self.stopping:
                 await producer.send("orders", b"%06d" % self.sent + b"x" * 100, partition=0)
                 self.sent += 1
@@ -387,7 +387,7 @@ async def test_a_rebalance_evens_out_the_bytes_of_log_directories(
         await tidelog("topic", "create", "orders", "-p", "4", "-r", "1")
         await nodes.wait_led("orders", 4)
         places = {TopicPartition("orders", PartitionIndex(index)) for index in range(4)}
-        async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        async with Admin(bootstrap) as admin, Producer(bootstrap, linger_ms=0) as producer:
             for index in range(4):
                 for number in range(20):
                     await producer.send("orders", b"%d-%02d" % (index, number) + b"x" * 10_000, partition=index)

@@ -361,9 +361,8 @@ async def test_quotas_survive_a_restart_of_all_nodes(tmp_path: Path) -> None:
         await made.set(GREEDY, **{FETCH: 1_000})
         await made.set(QuotaEntity("", None), **{MUTATION: 5})
         await made.set(GREEDY, **{FETCH: None})
-        for number in (2, 1, 0):
-            await made.nodes.stop(number)
-        for number in (0, 1, 2):
+        await made.nodes.kill_all()
+        for number in range(3):
             await made.nodes.start(number)
         await made.nodes.wait_whole()
         async with Admin(str(made.nodes.addresses[2])) as admin:
