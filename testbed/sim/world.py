@@ -287,7 +287,7 @@ class Simulation:
     # --- time ---
 
     def run_until(
-        self, reached: Callable[[], bool], *, within: float = 30.0, what: str | Callable[[], str] = ""
+        self, reached: Callable[[], bool], *, within: float = 20.0, what: str | Callable[[], str] = ""
     ) -> None:
         """Run the world until `reached` returns True; it is called after every event. Raises OutOfTime."""
         self.loop.run_until(reached, within=within, what=what)

@@ -98,7 +98,7 @@ class SimClassicGroup:
             if len(names) != 1:
                 yield f"{place[0]}-{place[1]} of classic group {self.name} is with {names or 'no member'}"
 
-    def settle(self, within: float = 30.0) -> None:
+    def settle(self, within: float = 20.0) -> None:
         """Run the world until each partition has one owner."""
         self.sim.run_until(
             lambda: self.is_settled,

@@ -56,7 +56,7 @@ def state_of(sim: Simulation, transactional_id: str = ID) -> State | None:
     return None
 
 
-def wait_state(sim: Simulation, state: State, transactional_id: str = ID, within: float = 30.0) -> None:
+def wait_state(sim: Simulation, state: State, transactional_id: str = ID, within: float = 20.0) -> None:
     sim.run_until(
         lambda: state_of(sim, transactional_id) is state,
         within=within,

@@ -90,7 +90,7 @@ def is_read(group: SimGroup) -> bool:
     return True
 
 
-def wait_read(group: SimGroup, within: float = 30.0) -> None:
+def wait_read(group: SimGroup, within: float = 20.0) -> None:
     group.sim.run_until(lambda: is_read(group), within=within, what="the group has committed everything")
 
 

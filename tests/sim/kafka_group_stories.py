@@ -45,7 +45,7 @@ def begin_shared(sim: Simulation) -> tuple[SimGroup, SimKafkaMember, SimMember]:
     sim.network.has_kafka = True
     group = begin(sim)
     ours, theirs = group.join(), group.join_by_kafka()
-    sim.run_until(lambda: len(ours.owned) == len(theirs.owned) == 3, what="both have their shares")
+    sim.run_until(lambda: len(ours.owned) == len(theirs.owned) == 3, within=10, what="both have their shares")
     return group, theirs, ours
 
 

@@ -105,7 +105,7 @@ class SimGroup:
         kafka = [each.member_id for each in self.kafka if each.client.process.alive and not each.is_stopping]
         return self.owners.missing(self.places(), [*(member.member_id for member in self.alive), *kafka, *classic])
 
-    def settle(self, within: float = 30.0) -> None:
+    def settle(self, within: float = 20.0) -> None:
         """Run the world until each partition has one owner."""
         self.sim.run_until(
             lambda: self.is_settled,
