@@ -22,6 +22,7 @@ import contextvars
 import heapq
 import math
 import random
+import weakref
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from types import CoroutineType
@@ -143,6 +144,8 @@ class SimLoop(LoopInterface):
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, int, SimHandle]] = []
         self._numbers = 0
+        # Oldest first, and some that are done. asyncio.all_tasks visits those of all loops, in no order.
+        self._tasks: list[weakref.ref[SimTask[Any]]] = []
         self._this_instant = 0
         self._running = False
         self._stopping = False
@@ -427,12 +430,15 @@ class SimLoop(LoopInterface):
             context = contextvars.copy_context()
         owner = context.get(CURRENT)
         named = name or f"{owner.name if owner else 'world'}#{self._numbers}"
-        return SimTask(self._numbers, coro, loop=self, name=named, context=context, **options)
+        task = SimTask(self._numbers, coro, loop=self, name=named, context=context, **options)
+        self._tasks.append(weakref.ref(task))
+        return task
 
     def unfinished_tasks(self) -> list[SimTask[Any]]:
         """The unfinished tasks of all processes, oldest first."""
-        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
-        return sorted(tasks, key=lambda task: task.number)
+        unfinished = [(each, task) for each in self._tasks if (task := each()) is not None and not task.done()]
+        self._tasks = [each for each, _ in unfinished]
+        return [task for _, task in unfinished]
 
     def tasks_of(self, process: Process) -> list[SimTask[Any]]:
         """The unfinished tasks of a process, oldest first."""
