@@ -176,16 +176,17 @@ class LogConfig:
                 f"min.compaction.lag.ms is {self.min_compaction_lag_ms}, more than max.compaction.lag.ms "
                 f"({self.max_compaction_lag_ms}): lower the one or raise the other"
             )
-        if self.remote_storage:
-            self._ensure_tiered()
-
-    def _ensure_tiered(self) -> None:
-        """Kafka's rules for topics with a remote tier. Raises InvalidConfig."""
-        if self.compact or not self.delete:
+        if self.remote_storage and (self.compact or not self.delete):
             raise InvalidConfig(
                 "remote.storage.enable is true, which needs cleanup.policy=delete: compaction would have to rewrite "
                 "objects; choose one of the two"
             )
+
+    def ensure_local_within(self) -> None:
+        """Raise InvalidConfig if a topic with a remote tier is to keep more on the nodes than in both tiers, as Kafka
+        does. A topic that did fit stays in use where the defaults of a node become lower: they bound both."""
+        if not self.remote_storage:
+            return
         for name, local, all_tiers in (
             ("retention.ms", self.local_retention_ms, self.retention_ms),
             ("retention.bytes", self.local_retention_bytes, self.retention_bytes),
@@ -199,12 +200,12 @@ class LogConfig:
     @property
     def local_ms(self) -> int:
         """The age at which segments leave the nodes; below 0: no limit."""
-        return self.retention_ms if self.local_retention_ms == _AS_IN_ALL else self.local_retention_ms
+        return _within(self.local_retention_ms, self.retention_ms)
 
     @property
     def local_bytes(self) -> int:
         """The size of a log from which on segments leave the nodes; below 0: no limit."""
-        return self.retention_bytes if self.local_retention_bytes == _AS_IN_ALL else self.local_retention_bytes
+        return _within(self.local_retention_bytes, self.retention_bytes)
 
     @property
     def roll_ms(self) -> int:
@@ -249,6 +250,12 @@ class LogConfig:
         policies = frozenset(policy for policy in _BOTH if getattr(self, policy))
         shown = {key: each.kind.show(getattr(self, field)) for key, (field, each) in _TOPIC_FIELDS.items() if field}
         return shown | {"cleanup.policy": CLEANUP_POLICY.kind.show(policies)}
+
+
+def _within(local: int, all_tiers: int) -> int:
+    """What stays on the nodes; below 0: no limit."""
+    is_more = all_tiers >= 0 and not 0 <= local <= all_tiers
+    return all_tiers if local == _AS_IN_ALL or is_more else local
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Setting[Any]]]] = {

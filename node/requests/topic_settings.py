@@ -32,7 +32,9 @@ class TopicSettings:
 
     def check(self, configs: Mapping[str, str]) -> None:
         """Raise InvalidConfig if a topic cannot have these settings."""
-        if LogConfig.from_topic(configs, self._defaults).remote_storage and not self._has_store:
+        config = LogConfig.from_topic(configs, self._defaults)
+        config.ensure_local_within()
+        if config.remote_storage and not self._has_store:
             raise InvalidConfig(
                 "remote.storage.enable needs an object store: set remote.log.storage.url on every node and restart "
                 "them (docs/tiering.md)"

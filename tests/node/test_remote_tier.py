@@ -119,6 +119,8 @@ async def test_retention_counts_both_tiers(tmp_path: Path) -> None:
             await admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs=configs)
             with pytest.raises(InvalidConfig, match="cannot be switched off"):
                 await admin.alter_topic(TOPIC, {"remote.storage.enable": "false"})
+            with pytest.raises(InvalidConfig, match=r"local.retention.bytes is 10001, more than retention.bytes"):
+                await admin.alter_topic(TOPIC, {"local.retention.bytes": "10001"})
         await produce(nodes, 0, 40)
         await nodes.wait_until(lambda: leader(nodes).log.log_start_offset >= 28)
         log = leader(nodes).log

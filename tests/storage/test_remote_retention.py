@@ -145,8 +145,17 @@ def test_local_retention_is_that_of_both_tiers_unless_it_is_set() -> None:
 )
 def test_kafkas_rules_for_tiered_topics(config: dict[str, int], why: str) -> None:
     with pytest.raises(InvalidConfig, match=why):
-        LogConfig(remote_storage=True, **config)  # type: ignore[arg-type]
-    assert not LogConfig(**config).remote_storage  # type: ignore[arg-type]
+        LogConfig(remote_storage=True, **config).ensure_local_within()  # type: ignore[arg-type]
+    LogConfig(**config).ensure_local_within()  # type: ignore[arg-type]
+
+
+def test_lower_defaults_of_a_node_bound_what_stays_there() -> None:
+    """A topic that does not set retention.ms fits no more, and would be offline after a restart with other defaults."""
+    topic = {"remote.storage.enable": "true", "local.retention.ms": "500", "local.retention.bytes": "-1"}
+    config = LogConfig.from_topic(topic, LogConfig(retention_ms=300, retention_bytes=200))
+    assert (config.local_ms, config.local_bytes) == (300, 200)
+    config = LogConfig.from_topic(topic, LogConfig(retention_ms=-1, retention_bytes=-1))
+    assert (config.local_ms, config.local_bytes) == (500, -1)
 
 
 @pytest.mark.parametrize(
