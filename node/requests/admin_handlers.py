@@ -244,7 +244,9 @@ class AdminHandlers(ConfigHandlers, TopicSnapshotHandlers):
         async def delete(topic: events.DeleteTopic) -> events.ChangedTopic:
             state = self._to_delete(topic, context)
             for name in (topic.name, "" if state is None else state.name):
-                ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
+                ensure_not_internal(
+                    name, "it holds the state of groups, transactions or remote segments; delete groups or topics"
+                )
             with context.throttle.mutation(0 if state is None else len(state.partitions)):
                 asked = admin.DeleteTopicsRequest((topic,))
                 return await self._change_topic(table.ADMIN_DELETE_TOPICS, asked, context, "deleted")
@@ -319,7 +321,9 @@ class AdminHandlers(ConfigHandlers, TopicSnapshotHandlers):
 
         async def grow(topic: events.CreatePartitions) -> events.ChangedTopic:
             ensure_topic_permitted(context, table.ADMIN_CREATE_PARTITIONS, topic.name)
-            ensure_not_internal(topic.name, "the number of its partitions decides which group is in which partition")
+            ensure_not_internal(
+                topic.name, "the number of its partitions decides which of them has the state of which group or topic"
+            )
             state = self._metadata.image.topic(topic.name)
             added = 0 if state is None or topic.validate_only else topic.total - len(state.partitions)
             with context.throttle.mutation(added):
