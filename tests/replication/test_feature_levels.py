@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replication.controller import features
-from replication.controller.events import FeaturesUpdated, UpdateFeatures
+from replication.controller.events import AlterConfigs, ConfigChange, CreateTopic, FeaturesUpdated, UpdateFeatures
 from tests.replication.controlled import Controlled
-from tidelog.errors import FeatureUpdateFailed
+from tidelog.errors import FeatureUpdateFailed, UnsupportedVersion
 
 BEFORE, LATEST = features.LATEST - 1, features.LATEST
 
@@ -89,3 +89,21 @@ def test_an_error_names_some_of_many_nodes() -> None:
     for node in range(1, 9):
         world.beat(node, knows=0)
     assert "node 5 (has not said which levels it knows) and 3 more" in refused(world)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("remote.storage.enable", "true"), ("local.retention.ms", "1000"), ("local.retention.bytes", "1000")],
+)
+def test_no_topic_gets_a_setting_that_a_node_of_the_version_before_does_not_know(key: str, value: str) -> None:
+    """To that node it would be an unknown one: it would use no log of the topic after a restart."""
+    world = Controlled(level=features.REMOTE_TIER - 1)
+    world.start(1, 2, 3)
+    world.made("orders", partitions=1, replicas=3)
+    change = AlterConfigs("orders", (ConfigChange(key, value),))
+    for request in (change, CreateTopic("payments", 1, 3, {key: value})):
+        answer = world.ask(request)
+        assert isinstance(answer, UnsupportedVersion), answer
+        assert f"a change of {key} needs feature level {features.REMOTE_TIER}" in answer.message
+    assert world.ask(UpdateFeatures(LATEST)) == FeaturesUpdated(LATEST)
+    assert not isinstance(world.ask(change), Exception)
