@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import sync
-from tidelog.cli import main
+from tidelog.cli import consume_command, main
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import (
     GroupIdNotFound,
@@ -105,6 +105,19 @@ def test_a_committed_offset_that_is_not_in_the_log_names_the_command_that_moves_
     assert tidelog("consume", "orders", "--group", "g") == 1
     assert "tidelog group reset-offsets g --topic orders --to-earliest --execute" in tidelog.err
     assert "on_out_of_range" not in tidelog.err
+
+
+def test_a_refusal_of_a_committed_offset_is_waited_for(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polls end long before the leader's answer: it said nothing, and ended as if all were read."""
+    monkeypatch.setattr(consume_command, "POLL_S", 0.0)
+    monkeypatch.setattr(consume_command, "UNASSIGNED_POLLS_MAX", 10**9)
+    orders(cluster, partitions=1)
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("g", {place(0): 100})
+    assert tidelog("consume", "orders", "--group", "g") == 1
+    assert "tidelog group reset-offsets g" in tidelog.err
 
 
 def test_a_member_on_nodes_of_an_old_feature_level_is_told_the_next_step(
