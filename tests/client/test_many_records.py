@@ -201,7 +201,7 @@ async def test_a_linger_longer_than_the_test_does_not_stop_a_call_that_needs_mem
 async def test_a_call_without_memory_for_its_time_names_the_records_that_are_queued() -> None:
     async with memory_cluster() as cluster:
         cluster.create("orders")
-        options: dict[str, Any] = {"buffer_bytes": 30_000, "batch_bytes": 2_000, "max_block_ms": 200}
+        options: dict[str, Any] = {"buffer_bytes": 30_000, "batch_bytes": 2_000, "max_block_ms": 600}
         async with Producer(cluster.bootstrap, **options) as producer:
             await producer.partitions("orders")
             cluster.nodes[0].on_produce = lambda entry: SILENCE
