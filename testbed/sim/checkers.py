@@ -15,7 +15,8 @@ To stay cheap, the checkers look only at replicas of the process whose callback 
   - Nothing is committed twice. Records of an idempotent producer are committed in the order of its calls.
   - Readers see only committed records; readers of decided transactions see no record of an aborted or open one. No
     record is committed that no client sent.
-  - No replica is placed on a cordoned node, or in a cordoned log directory. What waves of moves may begin: waves.py.
+  - No replica is placed on a cordoned node, or in a cordoned log directory: cordons.py. What waves of moves may begin:
+    waves.py.
   - In the metadata log a batch of one epoch at one offset is the same everywhere, committed or not (log matching). Its
     leader commits older epochs only through a record of its own, and only what a majority of the voters holds.
 """
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from replication.controller.image import ClusterImage
+from testbed.sim import cordons
 from testbed.sim.coordination import Coordination
 from testbed.sim.deletions import Deletion
 from testbed.sim.ledger import METADATA_LOG, Cleanup, Ledger, Violation, is_commit
@@ -209,11 +211,12 @@ class Checkers:
         if led and replica.log is None and log is not None and log.high_watermark > seen.high_watermark:
             self._watermark_moved(node, replica, log, seen, led=True)
 
-    def published(self, before: ClusterImage, after: ClusterImage) -> None:
-        """There are new committed metadata."""
+    def published(self, node: str, log: ReadableLog, before: ClusterImage, after: ClusterImage) -> None:
+        """There are new committed metadata. log: the metadata log of the node that was the first to know them."""
         self.sets_are_of_present_nodes(after)
         self.sets_published(before, after)
-        self.cordons_hold(before, after)
+        start = max(before.offset, log.log_start_offset)
+        cordons.hold(before, after, lambda: self._read(node, log, start, after.offset))
         self.waves.moved(before, after)
 
     def sets_published(self, before: ClusterImage, after: ClusterImage) -> None:
@@ -246,20 +249,6 @@ class Checkers:
                     name = f"{image.topics[state.topic_id].name}-{state.partition}"
                     what = "fenced" if node.fenced else "being stopped"
                     raise Violation(f"{name}: node {member} is {what}, and in the in-sync set {list(state.isr)}")
-
-    def cordons_hold(self, before: ClusterImage, after: ClusterImage) -> None:
-        """KIP-1066: no replica is placed on a node, or in a log directory, that is cordoned before and after it."""
-        both = [(node, before.nodes[node_id]) for node_id, node in after.nodes.items() if node_id in before.nodes]
-        cordoned = {now.node_id for now, past in both if now.gets_no_replicas and past.gets_no_replicas}
-        closed = {each for now, past in both for each in {*now.cordoned_directories} & {*past.cordoned_directories}}
-        for topic in after.topics.values() if (cordoned or closed) and before.topics is not after.topics else ():
-            for state in topic.partitions:
-                old = before.partition(state.key)
-                for node_id, directory in zip(state.replicas, state.directories, strict=True):
-                    if (node_id in cordoned or directory in closed) and (old is None or node_id not in old.replicas):
-                        place = "which is" if node_id in cordoned else "in a log directory that is"
-                        name = f"{topic.name}-{state.partition}"
-                        raise Violation(f"{name} has a new replica on node {node_id}, {place} cordoned")
 
     def forgive(self, key: PartitionKey, end: int) -> None:
         """Allow the loss of everything committed from `end` on: an unclean election was ordered."""

@@ -663,10 +663,10 @@ class Simulation:
         if machine is None or owner is not machine.process or machine.node is None:
             return
         metadata = machine.node._metadata
-        image = None if metadata is None else metadata.image
-        if image is not None and image.offset > self._newest.offset:
-            before, self._newest = self._newest, image
-            self.checkers.published(before, image)
+        if metadata is not None and metadata.image.offset > self._newest.offset:
+            before, self._newest = self._newest, metadata.image
+            image = self._newest
+            self.checkers.published(machine.name, metadata.metadata.log, before, image)
             self.checkers.settings_changed(views.changed_settings(before, image))
             for key in views.led_uncleanly(before, image, self.accepted_losses):
                 self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")

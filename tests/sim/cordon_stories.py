@@ -11,7 +11,7 @@ import pytest
 from testbed.sim.world import Simulation
 from testbed.topic_requests import creating, growing
 from tests.sim.controller_stories import moving
-from tests.sim.stories import TOPIC, fenced, write
+from tests.sim.stories import TOPIC, fenced, leads_quorum, write
 from tidelog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
@@ -106,8 +106,39 @@ def cordoned_directory_gets_no_replica(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def cordon_ends_within_one_commit(sim: Simulation) -> None:
+    """While the other voters are paused, the controller decides the end of a cordon, a topic with a replica on the
+    node, and the next cordon. All three are committed in one step, between two images in which the node is cordoned:
+    no rule is broken."""
+    sim.start(nodes=3, topics=(), voters=3, min_insync=1)
+    controller = next(node for node in sim.nodes if leads_quorum(sim, node))
+    others = [node for node in sim.nodes if node != controller]
+    cordon(sim, others[0])
+    for node in others:
+        sim.pause(node)
+    client, asked = sim.client([controller]), methods.ADMIN_ALTER_CORDON
+    tasks = []
+    for call in (
+        client.admin(methods.ADMIN_CREATE_TOPICS, creating(name="before", partitions=1, replication_factor=1)),
+        client.admin(asked, admin_pb2.AlterCordonRequest(node_id=others[0], cordoned=False)),
+        client.admin(methods.ADMIN_CREATE_TOPICS, creating(name=TOPIC, partitions=1, replication_factor=3)),
+        client.admin(asked, admin_pb2.AlterCordonRequest(node_id=others[0], cordoned=True)),
+    ):  # the fetches that wait are answered with the first one
+        tasks.append(client.start(call, "asks the controller"))
+        sim.run_for(0.1)
+    assert is_cordoned(sim, others[0]) and not any(task.done() for task in tasks), "nothing is committed yet"
+    for node in others:
+        sim.resume(node)
+    sim.run_until(lambda: all(task.done() for task in tasks), what="all is committed")
+    for task in tasks:
+        task.result()
+    assert is_cordoned(sim, others[0]) and nodes_of(sim, TOPIC) == {0, 1, 2}
+    sim.must_heal()
+
+
 ALL = (
     cordoned_node_gets_no_replica,
     cordon_outlives_the_controller_and_the_node,
     cordoned_directory_gets_no_replica,
+    cordon_ends_within_one_commit,
 )
