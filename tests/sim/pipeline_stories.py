@@ -104,6 +104,21 @@ def offsets_of_a_fenced_worker(sim: Simulation) -> None:
     ends(line)
 
 
+def results_cannot_be_queued(sim: Simulation) -> None:
+    """A new worker has read records, and its producer does not learn the partitions of the target within the time that
+    a send may take. The transaction must end without them: a worker that went on would commit their offsets alone."""
+    line = pipeline(sim, workers=1)
+    second = line.worker(1)
+    sim.run_until(lambda: second.member is not None and bool(second.member.owned), what="the new worker has partitions")
+    answers = sim.hold("Admin.GetMetadata", when=lambda envelope: envelope.source == second.client.process.name)
+    write_all(sim, "b", 3, 4)
+    sim.run_until(lambda: answers.count > 0, what="its producer asks for the target")
+    sim.run_for(6)
+    answers.release()
+    write_all(sim, "c", 2, 4)
+    ends(line)
+
+
 def both_coordinators_are_killed(sim: Simulation) -> None:
     """The coordinators of the group and of the transactions are killed one after the other, twice, while results are
     written."""
@@ -151,6 +166,7 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     workers_are_killed,
     paused_worker_is_replaced,
     offsets_of_a_fenced_worker,
+    results_cannot_be_queued,
     both_coordinators_are_killed,
     all_machines_lose_power_at_once,
 )

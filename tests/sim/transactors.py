@@ -35,8 +35,12 @@ class OpenTransaction:
         return self._transactor.client
 
     async def send(self, topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
-        """Queue a record of the transaction."""
-        return await self._transactor.producer.enqueue(topic, value, partition, key, transaction=self.judged)
+        """Queue a record of the transaction. Raises why it cannot be queued: a block that went on would commit the
+        offsets of its source without it."""
+        sent = await self._transactor.producer.enqueue(topic, value, partition, key, transaction=self.judged)
+        if sent.error is not None:
+            raise sent.error
+        return sent
 
     async def abort(self) -> None:
         await self.real.abort()

@@ -163,7 +163,11 @@ class Transaction(RecordSender):
         *,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Queue one record, as `Producer.enqueue`. Its delivery need not be awaited: a failure ends the transaction."""
+        """Queue one record, as `Producer.enqueue`. Its delivery need not be awaited: a failure ends the transaction.
+
+        A call that raises has queued nothing. Let its error leave the block, which aborts: a block that goes on commits
+        the rest, and the offsets of its source, without that record.
+        """
         self._ensure_open()
         return await self._producer.enqueue(topic, value, key, headers, partition, timestamp, on_delivery=on_delivery)
 
